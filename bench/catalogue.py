@@ -52,13 +52,15 @@ TLS_SERVERS = (FLOOR_OPENSSL, SUBJECT_TLS)
 
 @dataclass(frozen=True)
 class Serve:
-    """What a server must do: the form, the transport and the address."""
+    """What a server must do: the form, the transport and the address; and how many processes and CPUs it has."""
 
     form: str
     family: str = "tcp"
     path: str = ""
     tls: str = ""
     size: int = 1024
+    workers: int = 1
+    cpus: int = 1
 
     @property
     def needs(self) -> frozenset[str]:
@@ -77,6 +79,8 @@ class Serve:
             given += ["--path", self.path]
         if self.tls:
             given += ["--tls", self.tls]
+        if self.workers > 1:
+            given += ["--workers", str(self.workers)]
         return given
 
 
@@ -170,6 +174,6 @@ def _floor_argv(rival: str, serve: Serve) -> list[str]:
     return argv
 
 
-def server_env(rival: str) -> dict[str, str]:
-    """The environment; Go runs on one thread, like the others."""
-    return {"GOMAXPROCS": "1"} if rival == "go" else {}
+def server_env(rival: str, cpus: int = 1) -> dict[str, str]:
+    """The environment; Go runs on as many threads as the others have CPUs, which is one in most rows."""
+    return {"GOMAXPROCS": str(cpus)} if rival == "go" else {}

@@ -18,7 +18,7 @@ from bench.process import NativeMissingError, native
 from bench.report import document as documents
 from bench.report import terminal
 from bench.report.document import Document
-from bench.runner import count_measurements, run_cases
+from bench.runner import EACH_BASELINE, count_measurements, run_cases
 from bench.suites import SUITES
 from bench.suites.options import ALIASES, ALL_RIVALS, SERVER_RIVALS, Options
 
@@ -50,6 +50,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--connections", type=_numbers, default=(), help="such as 1,10,100")
     made.add_argument("--duration", type=float, help="length of each measured window in seconds (1)")
     made.add_argument("--rounds", type=int, help="measurements per rival (5)")
+    made.add_argument(
+        "--again",
+        metavar="RIVAL",
+        default="",
+        help="measure this rival twice: the noise of each row; `baseline`: that of each row's ratios",
+    )
     made.add_argument("--rate", type=float, help="fixed rate in messages per second (open loop)")
     made.add_argument("--quick", action="store_true", help="a run of one minute, for a first look")
     made.add_argument("--core", action="store_true", help="only the most important rows: more than an hour")
@@ -57,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--json", type=Path, metavar="FILE", help="save the whole run")
     made.add_argument("--html", type=Path, metavar="FILE", help="save a page with charts")
     made.add_argument("--compare", type=Path, metavar="FILE", help="an older --json to compare with")
-    made.add_argument("--demo", action="store_true", help="real programs on three loops; see bench.demo")
+    made.add_argument("--demo", action="store_true", help="the six rows of the README; see bench.demo")
     made.add_argument("--list", action="store_true", help="list the suites, cases and rivals, and exit")
     return made
 
@@ -89,6 +95,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         rounds=int(chosen.get("rounds", Settings.rounds)),
         scale=chosen.get("scale", Settings.scale),
         rate=options.rate,
+        again=options.again,
         server_cpu=server_cpu,
         generator_cpu=generator_cpu,
     )
@@ -98,6 +105,7 @@ def choose_cases(options: argparse.Namespace) -> list[Case]:
     """The cases of the selected suites. Raises SystemExit for unknown names."""
     check_names("suite", options.suite, list(SUITES))
     check_names("rival", options.only, ALL_RIVALS)
+    check_names("rival", [options.again] if options.again else [], [*ALL_RIVALS, EACH_BASELINE])
     narrowed = Options(options.sizes, options.connections, options.only, options.quick, options.core, options.long)
     suites = options.suite or tuple(SUITES)
     cases = [case for name in suites for case in SUITES[name](narrowed)]

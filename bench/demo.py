@@ -1,123 +1,98 @@
-"""`python -m bench --demo`: the same unmodified programs on stock asyncio, uvloop and oneloop; one job in six styles.
+"""`python -m bench --demo`: the six rows of the README, measured here, and one job in eight styles.
 
-An aiohttp server with an aiohttp client, and a protocol echo server with the native generator. Takes at most three
-minutes. If a loop is not installed, its row says so.
+It takes about a minute. Each row has oneloop beside what is mostly used today. What is not installed has a row that
+says so, and the rest runs.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from bench import demo_styles, http_servers, machine, measure
-from bench.catalogue import Serve, missing_reason
-from bench.model import Case, Result, RivalFailedError, RivalMissingError, Row, Sample, Settings
-from bench.process import Program
-from bench.report import figures, html
-from bench.report.document import RowData, case_data, document
+from bench import demo_styles, machine
+from bench.catalogue import has_module
+from bench.model import Case, Result, RivalMissingError, Row, Sample, Settings
+from bench.record import plan
+from bench.report import html
+from bench.report.document import case_data, document
+from bench.report.pictures import told
 from bench.rivals.styles import STYLES
 from bench.runner import run_cases
-from bench.served import Load, measure_server, running_server
-from bench.timed import python_module
+from bench.story import STORY, Chapter
 
-LOOPS = ("asyncio", "uvloop", "oneloop")
-DURATION_S = 3.0
+DURATION_S = 0.7
 ROUNDS = 3
-CLIENT_CONNECTIONS = 20
-CLIENT_PATIENCE_S = 30.0
+NEEDS = {
+    "uvicorn on uvloop": ("uvicorn", "uvloop"),
+    "gunicorn-gthread": ("gunicorn", "flask"),
+    "threads on oneloop": ("flask",),
+    "httpx2 on uvloop": ("httpx2", "uvloop"),
+    "aiofiles": ("aiofiles",),
+    "gevent": ("gevent",),
+    "uvloop": ("uvloop",),
+}
+"""The packages that a rival needs. `requirements/demo.txt` has them."""
 
 
-def measure_aiohttp(rival: str, settings: Settings) -> Sample:
-    """Aiohttp's client and server, both on the rival's loop, each on a separate CPU."""
-
-    def start(loop: str, serve: Serve) -> tuple[list[str], dict[str, str]]:
-        argv, env = http_servers.start(f"aiohttp on {loop}", serve)
-        return list(argv), env
-
-    with running_server(rival, Serve("http"), settings, start) as (server, address):
-        argv = python_module(
-            "aiohttp_client", "--loop", rival, "--connections", str(CLIENT_CONNECTIONS),
-            "--duration", str(settings.duration_s), *address,
-        )  # fmt: skip
-        with Program(argv, settings.generator_cpu) as client:
-            if client.read_line(CLIENT_PATIENCE_S) != "ready":
-                raise RivalFailedError("the client did not start")
-            before = measure.read_usage(server.pid)
-            client.tell("go")
-            answer = json.loads(client.read_line(CLIENT_PATIENCE_S + settings.duration_s))
-            after = measure.read_usage(server.pid)
-    found = measure.server_metrics(before, after, int(answer.pop("messages")))
-    return Sample({**found, **{name: float(value) for name, value in answer.items()}})
-
-
-def measure_echo(rival: str, settings: Settings) -> Sample:
-    """The protocol echo server with the native generator."""
-    return measure_server(rival, Serve("protocol"), Load(size=1024, connections=50), settings)
-
-
-Measure = Callable[[str, Settings], Sample]
-
-
-def _guarded(measure: Measure) -> Measure:
-    """A loop that is not installed counts as missing, not as failed."""
-
-    def measure_if_there(rival: str, settings: Settings) -> Sample:
-        reason = missing_reason(rival)
-        if reason:
-            raise RivalMissingError(reason)
-        return measure(rival, settings)
-
-    return measure_if_there
+def _measured(measure: Callable[[str, Settings], Sample], rival: str, settings: Settings) -> Sample:
+    """A rival that is not installed counts as missing, not as failed."""
+    lacking = [name for name in NEEDS.get(rival, ()) if not has_module(name)]
+    if lacking:
+        raise RivalMissingError(f"{', '.join(lacking)} is not installed")
+    return measure(rival, settings)
 
 
 def cases() -> list[Case]:
-    """The two programs."""
-    programs: dict[str, Measure] = {
-        f"aiohttp server and client, {CLIENT_CONNECTIONS} connections": measure_aiohttp,
-        "protocol echo server, 1 KiB, 50 connections": measure_echo,
-    }
-    return [
-        Case(
-            suite="demo",
-            name=title,
-            params={},
-            metric="server_cpu_ns",
-            unit="CPU per request",
-            rivals=LOOPS,
-            measure=_guarded(measure),
+    """The six rows: the cases of the record with two rivals each."""
+    found = {case.name: case for suite in {chapter.suite: None for chapter in STORY} for case in _of(suite)}
+    made = []
+    for chapter in STORY:
+        case = found[chapter.name]
+        rivals = (chapter.theirs, chapter.ours)
+        measure = partial(_measured, case.measure)
+        made.append(
+            replace(case, name=chapter.case, rivals=rivals, measure=measure, baseline=chapter.theirs, beside=())
         )
-        for title, measure in programs.items()
-    ]
+    return made
 
 
-def _cells(row: RowData) -> list[str]:
-    if row["status"] != "ok":
-        return [row["rival"], f"{row['status']}: {row['reason']}", "", "", "", ""]
-    ratio = figures.ratio(row["ratio"]) if "ratio" in row else "–"
-    names = ("throughput", "server_cpu_ns", "p50_ns", "p99_ns")
-    texts = [figures.median(row, name) for name in names]
-    return [row["rival"], texts[0], texts[1], ratio, *texts[2:]]
+def _of(suite: str) -> list[Case]:
+    return [replace(case, name=f"{case.suite}: {case.name}") for case in plan.cases(suite)]
 
 
-def show(console: Console, result: Result) -> None:
-    """One program's table."""
-    case = case_data(result)
-    table = Table(title=case["name"], title_justify="left")
-    table.add_column("loop")
-    for heading in ("requests/s", "server CPU/request", f"× {case['baseline']}", "p50", "p99"):
+def show(console: Console, results: list[Result]) -> None:
+    """The table of the six rows. A row without a figure says why."""
+    table = Table(title="CPU time per request or message, for files the time of a call", title_justify="left")
+    for heading in ("", "today", ""):
+        table.add_column(heading)
+    for heading in ("oneloop", "ratio"):
         table.add_column(heading, justify="right")
-    for row in case["rows"]:
-        table.add_row(*_cells(row), style="bold" if row["rival"] == "oneloop" else "")
+    data = [case_data(result) for result in results]
+    rows = {row.chapter: row for row in told(data)}
+    for chapter in STORY:
+        row = rows.get(chapter)
+        if row is None:
+            table.add_row(chapter.title, chapter.label, _why(chapter, results))
+        else:
+            table.add_row(chapter.title, chapter.label, row.theirs, row.ours, f"{row.ratio['median']:.2f}")
     console.print(table)
 
 
+def _why(chapter: Chapter, results: list[Result]) -> str:
+    for result in results:
+        if (result.case.suite, result.case.name) == (chapter.suite, chapter.case):
+            return next((f"{row.status}: {row.reason}" for row in result.rows if row.status != "ok"), "not measured")
+    return "not measured"
+
+
 def main(console: Console, command: str, page: Path | None) -> int:
-    """Runs both programs on all loops, then the styles.
+    """Measures the six rows, then the styles.
 
     Args:
         console: where tables are printed.
@@ -125,16 +100,18 @@ def main(console: Console, command: str, page: Path | None) -> int:
         page: where the HTML page with the charts is saved.
 
     Returns:
-        0, 1 if a loop failed, 130 if interrupted.
+        0, 1 if a rival failed, 130 if interrupted.
     """
     server_cpu, generator_cpu = machine.choose_cpus()
     settings = Settings(
         duration_s=DURATION_S,
+        warmup_s=0.2,
         rounds=ROUNDS,
         server_cpu=server_cpu,
         generator_cpu=generator_cpu,
+        scale=0.2,
     )
-    console.print("The same unmodified programs on three event loops. This takes about a minute.")
+    console.print("Six kinds of work, each with what is mostly used for it today and with oneloop: about a minute.")
     begin = time.monotonic()
 
     def observe(case: Case, number: int, rival: str, row: Row) -> None:
@@ -143,9 +120,20 @@ def main(console: Console, command: str, page: Path | None) -> int:
             console.print(text.ljust(console.width - 1)[: console.width - 1], end="\r", style="dim", highlight=False)
 
     def finished(result: Result) -> None:
-        (demo_styles.show if result.case.rivals == STYLES else show)(console, result)
+        if result.case.rivals == STYLES:
+            demo_styles.show(console, result)
+        elif not console.is_terminal:
+            # In a log, which has no line of progress.
+            console.print(
+                f"  {time.monotonic() - begin:3.0f} s  {result.case.suite}: {result.case.name}", highlight=False
+            )
 
-    results, interrupted = run_cases([*cases(), *demo_styles.cases()], settings, observe, finished)
+    results, interrupted = run_cases(cases(), settings, observe, finished)
+    show(console, results)
+    if not interrupted:
+        console.print("One job, in eight styles:")
+        more, interrupted = run_cases(demo_styles.cases(), replace(settings, rounds=1, scale=1.0), observe, finished)
+        results += more
     if page is not None:
         doc = document(results, settings, command, machine.describe(), machine.versions(), [], interrupted)
         page.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The demo's second part: one small job, written in six styles.
+"""The demo's second part: one small job, written in eight styles.
 
 31 URLs whose statuses are counted, and 365 days of a JSON API. The server needs 20 ms for each response.
 """
@@ -15,7 +15,7 @@ from bench.model import Case, Result, RivalFailedError, RivalMissingError, Sampl
 from bench.process import START_PATIENCE_S, Program
 from bench.report import figures
 from bench.report.document import case_data
-from bench.rivals.styles import PROCESSES, STYLES, THREADS
+from bench.rivals.styles import OWN_COROUTINES, OWN_GREEN, PROCESSES, STYLES, THREADS
 from bench.timed import measure_program, python_module
 
 LATENCY_S = 0.02
@@ -30,7 +30,9 @@ NEEDS = {
     "asyncio": ("aiohttp",),
     "uvloop": ("aiohttp", "uvloop"),
     "oneloop coroutines": ("aiohttp",),
+    OWN_COROUTINES: (),
     "oneloop green": ("requests", "greenlet"),
+    OWN_GREEN: ("greenlet",),
 }
 
 

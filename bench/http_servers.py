@@ -17,6 +17,7 @@ from bench.rivals.loops import MODULES as LOOPS
 from bench.timed import python_module
 
 NGINX = "nginx"
+NGINX_CACHED = "nginx-cached"
 SUBJECT_THREADS = f"threads on {SUBJECT}"
 SUBJECT_GREEN = f"green on {SUBJECT}"
 
@@ -32,33 +33,42 @@ class Launcher:
         forms: the forms that it supports.
         needs: Python modules that the server needs.
         program: which of the module's programs, if it has several.
+        many: the module that starts it with several workers; empty if it is measured with one only.
     """
 
     module: str
     forms: frozenset[str]
     needs: tuple[str, ...] = ()
     program: str = ""
+    many: str = ""
 
 
 #: Programs that run on any asyncio loop.
 ON_LOOPS = {
     "aiohttp": Launcher("asyncio_http", frozenset({"http"}), ("aiohttp",)),
     "httptools": Launcher("asyncio_http", frozenset({"http"}), ("httptools",)),
-    "uvicorn": Launcher("asyncio_http", _ASGI | {"websocket"}, ("uvicorn", "httptools", "websockets")),
+    "uvicorn": Launcher(
+        "asyncio_http", _ASGI | {"websocket"}, ("uvicorn", "httptools", "websockets"), many="uvicorn_workers"
+    ),
+    "uvicorn-zttp": Launcher("asyncio_http", _ASGI, ("uvicorn", "zttp")),
     "uvicorn-wsproto": Launcher("asyncio_http", frozenset({"websocket"}), ("uvicorn", "wsproto")),
     "hypercorn": Launcher("asyncio_http", _ASGI | {"websocket"}, ("hypercorn",)),
     "websockets": Launcher("asyncio_http", frozenset({"websocket"}), ("websockets",)),
 }
 OTHERS = {
-    SUBJECT: Launcher("oneloop_http", _ASGI | {"websocket", "static"}, ("oneloop.http",), "asgi"),
+    SUBJECT: Launcher("oneloop_http", _ASGI | {"websocket", "static"}, ("oneloop.http",), "asgi", many="oneloop_http"),
     SUBJECT_THREADS: Launcher("oneloop_http", _WSGI, ("oneloop.http",), "threads"),
     SUBJECT_GREEN: Launcher("oneloop_http", _WSGI, ("oneloop.http", "greenlet"), "green"),
-    "granian": Launcher("granian_server", _ASGI | _WSGI | {"websocket", "static"}, ("granian",)),
+    "granian": Launcher("granian_server", _ASGI | _WSGI | {"websocket", "static"}, ("granian",), many="granian_server"),
+    "fastpysgi": Launcher("fastpysgi_server", _ASGI | _WSGI, ("fastpysgi",)),
+    "socketify": Launcher("socketify_server", _ASGI | _WSGI, ("socketify",)),
+    "h2corn": Launcher("h2corn_server", frozenset({"http"}), ("h2corn",)),
     "gunicorn-gthread": Launcher("gunicorn_server", _WSGI, ("gunicorn",), "gthread"),
     "gunicorn-sync": Launcher("gunicorn_server", _WSGI, ("gunicorn",), "sync"),
     "gunicorn-gevent": Launcher("gunicorn_server", _WSGI, ("gunicorn", "gevent"), "gevent"),
     "pywsgi": Launcher("pywsgi_server", _WSGI, ("gevent",)),
-    NGINX: Launcher("nginx_server", frozenset({"static"})),
+    NGINX: Launcher("nginx_server", frozenset({"static"}), program="usual"),
+    NGINX_CACHED: Launcher("nginx_server", frozenset({"static"}), program="cached"),
 }
 HTTP_SERVERS = (*ON_LOOPS, *OTHERS)
 
@@ -86,7 +96,7 @@ def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
     """The command that starts an HTTP server. Raises RivalMissingError."""
     found = _launcher(rival)
     if found is None:
-        return server_argv(rival, serve), server_env(rival)
+        return server_argv(rival, serve), server_env(rival, serve.cpus)
     launcher, options = found
     if serve.form not in launcher.forms:
         raise RivalMissingError(f"{rival} has no {serve.form} form")
@@ -94,6 +104,9 @@ def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
     for module in (*launcher.needs, *((app_needs,) if app_needs else ())):
         if not has_module(module):
             raise RivalMissingError(f"{module} is not installed")
-    if rival == NGINX and find_nginx() is None:
+    if rival in (NGINX, NGINX_CACHED) and find_nginx() is None:
         raise RivalMissingError("nginx is not installed")
-    return python_module(launcher.module, *options, *serve.options()), {}
+    if serve.workers > 1 and not launcher.many:
+        raise RivalMissingError(f"{rival} is measured with one worker only")
+    module = launcher.many if serve.workers > 1 else launcher.module
+    return python_module(module, *options, *serve.options()), {}

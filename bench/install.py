@@ -1,7 +1,7 @@
 """`python -m bench.install`: installs what the benchmarks need, in the checkout and the running environment.
 
 Builds bench/native with cargo, installs requirements/bench.txt into the running interpreter's environment, compiles
-the Go rival and muffet if go is installed, and lychee with cargo. As root it also installs Debian's fio, libssl-dev
+the Go rivals and muffet if go is installed, and lychee with cargo. As root it also installs Debian's fio, libssl-dev
 and nginx if they are missing. What could not be installed is listed at the end. A missing rival is not an error; a
 missing native program is.
 """
@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bench.clients import NIQUESTS_FOLDER
 from bench.rivals.endpoint import find_nginx
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,6 +68,13 @@ def install_packages(name: str) -> list[str]:
     ]
 
 
+def install_niquests() -> str:
+    """niquests, whose urllib3 has the name of another one, into a folder of its own."""
+    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps", "--upgrade"]
+    path = ROOT / "requirements" / "bench-niquests.txt"
+    return _run([*pip, "--target", str(NIQUESTS_FOLDER), "-r", str(path)])
+
+
 def build_native() -> str:
     """Cargo build --release, locked. Returns the reason of a failure, or an empty string."""
     manifest = str(NATIVE / "Cargo.toml")
@@ -84,14 +92,17 @@ def build_openssl_floor() -> str:
 
 
 def build_go() -> str:
-    """Compiles the Go rival beside the native programs."""
+    """Compiles the Go rivals, a server and a client, beside the native programs."""
     if not shutil.which("go"):
         return "go is not on PATH"
-    target = NATIVE / "target" / "release" / "go_server"
-    source = ROOT / "bench" / "rivals" / "go_server.go"
     cache = NATIVE / "target" / "go-cache"
     env = {"GOCACHE": str(cache), "GOFLAGS": "-mod=mod", "GO111MODULE": "off", "CGO_ENABLED": "0"}
-    return _run(["go", "build", "-o", str(target), str(source)], **env)
+    reasons = []
+    for name in ("go_server", "go_client"):
+        target = NATIVE / "target" / "release" / name
+        source = ROOT / "bench" / "rivals" / f"{name}.go"
+        reasons.append(_run(["go", "build", "-o", str(target), str(source)], **env))
+    return "; ".join(filter(None, reasons))
 
 
 def build_muffet() -> str:
@@ -157,6 +168,7 @@ def install_rivals() -> list[str]:
     missing = install_packages("bench.txt")
     for name, reason in (
         ("floor-openssl", build_openssl_floor()),
+        ("niquests", install_niquests()),
         ("go", build_go()),
         ("muffet", build_muffet()),
         ("lychee", build_lychee()),

@@ -31,6 +31,8 @@ class Settings:
     generator_cpu: int | None = None
     rate: float | None = None
     scale: float = 1.0
+    again: str = ""
+    """The rival that is measured twice in each round, for the noise of the measurement; none if empty."""
 
     def scaled(self, count: int) -> int:
         """A number of operations, reduced for a quick run."""
@@ -55,6 +57,7 @@ class Case:
         unit: the unit in which the main figure is shown; figures are stored in nanoseconds, bytes or counts.
         baseline: every row's ratio is relative to this rival.
         beside: further rivals for ratios, each with a separate column.
+        also: further figures that get a row of their own in the documents' tables; lower is better.
     """
 
     suite: str
@@ -67,6 +70,7 @@ class Case:
     remark: str = ""
     baseline: str = "uvloop"
     beside: Sequence[str] = ()
+    also: Sequence[str] = ()
 
 
 @dataclass

@@ -1,22 +1,33 @@
-"""Runs cases in interleaved rounds (A B C A B C …) and keeps all finished measurements.
+"""Runs cases in interleaved rounds and keeps all finished measurements.
 
-A rival that fails is not measured again in that case; the others continue. Ctrl-C ends the run, and the measurements
+Each round begins with another rival (A B C, B C A, C A B …), so that none is always measured after the same one. A
+rival that fails is not measured again in that case; the others continue. Ctrl-C ends the run, and the measurements
 until then are the result. Independent of how a case measures and how results are shown.
+
+With `Settings.again`, one rival of each case is measured a second time in each round, in a row of its own: how far its
+ratio to itself is from 1.00 is the noise of the row's measurement (an A/A test).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from bench.catalogue import SUBJECT
 from bench.model import Case, Result, RivalFailedError, RivalMissingError, Row, Sample, Settings
 
 #: Called after every measurement: case, round (from 0), rival, its row.
 Observer = Callable[[Case, int, str, Row], None]
 
 
+#: Behind the name of the rival that is measured twice.
+AGAIN = " (again)"
+#: For `Settings.again`: of each case its baseline, or its first rival if that does not take part.
+EACH_BASELINE = "baseline"
+
+
 def _measure_into(row: Row, case: Case, settings: Settings) -> None:
     try:
-        sample: Sample | None = case.measure(row.rival, settings)
+        sample: Sample | None = case.measure(row.rival.removesuffix(AGAIN), settings)
     except RivalMissingError as missing:
         row.status, row.reason, sample = "missing", str(missing), None
     except RivalFailedError as failure:
@@ -30,12 +41,29 @@ def _measure_into(row: Row, case: Case, settings: Settings) -> None:
 def run_case(case: Case, settings: Settings, observe: Observer, result: Result) -> None:
     """Fills `result` round by round, so that an interruption keeps the finished measurements."""
     for number in range(settings.rounds):
-        for row in result.rows:
+        first = number % len(result.rows)
+        for row in result.rows[first:] + result.rows[:first]:
             if row.status != "ok":
                 continue
             _measure_into(row, case, settings)
             observe(case, number, row.rival, row)
         result.rounds_done = number + 1
+
+
+def measured_twice(case: Case, again: str) -> str:
+    """The rival of the case that is measured twice; empty if `again` does not take part."""
+    if again != EACH_BASELINE:
+        return again if again in case.rivals else ""
+    if case.baseline in case.rivals:
+        return case.baseline
+    rivals = [rival for rival in case.rivals if not rival.startswith(("floor", SUBJECT))]
+    return rivals[0] if rivals else ""
+
+
+def row_names(case: Case, settings: Settings) -> list[str]:
+    """The rivals, and that which `settings.again` names a second time."""
+    again = measured_twice(case, settings.again)
+    return [*case.rivals, *([f"{again}{AGAIN}"] if again else [])]
 
 
 def run_cases(
@@ -44,7 +72,7 @@ def run_cases(
     """Runs the cases. Returns the results and whether the run was interrupted."""
     results: list[Result] = []
     for case in cases:
-        result = Result(case, [Row(rival) for rival in case.rivals])
+        result = Result(case, [Row(rival) for rival in row_names(case, settings)])
         try:
             run_case(case, settings, observe, result)
         except KeyboardInterrupt:
@@ -59,4 +87,4 @@ def run_cases(
 
 def count_measurements(cases: Sequence[Case], settings: Settings) -> int:
     """The number of measurements if no rival fails."""
-    return sum(len(case.rivals) for case in cases) * settings.rounds
+    return sum(len(row_names(case, settings)) for case in cases) * settings.rounds

@@ -1,7 +1,8 @@
 """One measurement of a server: start it, load it, and read its CPU clock at the start and the end of the window.
 
 The generator warms up, prints `ready` when no request is in progress, and starts the window on `go`. The server's usage
-is read at the start and the end of the window, when no request is in progress.
+is read at the start and the end of the window, when no request is in progress and the server has nothing left to do:
+work that a server puts off until it is idle belongs to the requests that caused it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from bench.process import START_PATIENCE_S, Program, native
 #: The generator counts as the bottleneck if it was at least this busy while the server was not fully busy.
 GENERATOR_BUSY = 0.9
 SERVER_RESTS = 0.9
+#: Several workers have all started when none has used CPU time for this long.
+START_REST_S = 0.3
 
 StartServer = Callable[[str, Serve], tuple[Sequence[str], dict[str, str]]]
 
@@ -33,6 +36,7 @@ class Load:
     Args:
         target: path of an HTTP request; default: the size.
         expect: body of the response; default: as many bytes as the size says.
+        headers: further headers of each HTTP request, `Name: value`.
         hold: `answered` or `unread`: the connections become idle after the first response, or before reading it.
     """
 
@@ -47,6 +51,7 @@ class Load:
     target: str = ""
     expect: str = ""
     hold: str = ""
+    headers: tuple[str, ...] = ()
 
     def options(self, settings: Settings) -> list[str]:
         """The generator's command line, without the address."""
@@ -56,6 +61,8 @@ class Load:
         given += ["--resume"] if self.resumes else []
         for name, text in (("--target", self.target), ("--expect", self.expect), ("--hold", self.hold)):
             given += [name, text] if text else []
+        for header in self.headers:
+            given += ["--header", header]
         given += ["--duration", str(settings.duration_s), "--warmup", str(settings.warmup_s)]
         rate = self.rate if self.rate is not None else settings.rate
         if rate is not None:
@@ -86,6 +93,9 @@ def running_server(
             word, _, port = server.read_line(START_PATIENCE_S).partition(" ")
             if word != "ready":
                 raise RivalFailedError(f"printed {word!r} instead of `ready`")
+            if serve.workers > 1:
+                # The first worker that serves would get all connections.
+                measure.usage_at_rest(server.pid, START_REST_S, START_PATIENCE_S)
             address = ["--path", given.path] if serve.family == "unix" else ["--port", port]
             if serve.tls:
                 address += ["--ca", str(certificates.authority_file())]
@@ -124,26 +134,28 @@ def measure_server(
         with Program(argv, settings.generator_cpu) as generator:
             try:
                 read_event(generator, patience_s)
-                before = measure.read_usage(server.pid)
+                before = measure.usage_at_rest(server.pid)
                 generator.tell("go")
                 outcome = read_event(generator, patience_s)["outcome"]
-                after = measure.read_usage(server.pid)
+                after = measure.usage_at_rest(server.pid)
             except RivalFailedError as failure:
                 raise explain(server, failure) from failure
             except ProcessLookupError:
                 raise RivalFailedError(f"died: {server.ending()}") from None
     if load.resumes and not outcome["resumed"]:
         raise RivalMissingError(f"{rival} does not resume TLS sessions")
-    return _sample(before, after, outcome, load)
+    return _sample(before, after, outcome, load, serve)
 
 
-def _sample(before: measure.Usage, after: measure.Usage, outcome: dict[str, Any], load: Load) -> Sample:
+def _sample(before: measure.Usage, after: measure.Usage, outcome: dict[str, Any], load: Load, serve: Serve) -> Sample:
     messages = int(outcome["messages"])
     if messages == 0:
         raise RivalFailedError("answered nothing in the measured window")
     seconds = float(outcome["seconds"])
     latency = outcome["latency_ns"]
     metrics: Metrics = measure.server_metrics(before, after, messages)
+    if serve.workers > 1:
+        metrics |= measure.worker_metrics(before, after, messages)
     server_busy = (after.cpu_ns - before.cpu_ns) / 1e9 / seconds
     metrics |= {
         "throughput": messages / seconds,

@@ -18,6 +18,8 @@ The binary distributions of oneloop contain the following Rust crates and the Ru
 (https://www.rust-lang.org, MIT OR Apache-2.0). The source distribution names the crates in Cargo.lock.
 """
 
+# Of C sources that a crate contains.
+_SOURCES = ("*/COPYING",)
 _FILES = ("LICENSE*", "LICENCE*", "COPYING*", "COPYRIGHT*", "NOTICE*", "UNLICENSE*")
 
 
@@ -56,7 +58,7 @@ def _is_macro(package: dict[str, Any]) -> bool:
 def licence_files(crate: dict[str, Any]) -> list[Path]:
     """Return the licence files in a crate's folder."""
     folder = Path(crate["manifest_path"]).parent
-    found = {file for pattern in _FILES for file in folder.glob(pattern) if file.is_file()}
+    found = {file for pattern in (*_FILES, *_SOURCES) for file in folder.glob(pattern) if file.is_file()}
     if crate["license_file"]:
         found.add(folder / crate["license_file"])
     return sorted(found)

@@ -20,8 +20,3 @@ def metadata(root: Path = ROOT) -> dict[str, Any]:
     """The `project` table of pyproject.toml."""
     table: dict[str, Any] = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return table
-
-
-def repository(root: Path = ROOT) -> str:
-    """The address of the repository."""
-    return str(metadata(root)["urls"]["Source"])

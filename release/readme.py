@@ -1,24 +1,26 @@
-"""Prepares the README for package indexes: relative links become links to the released version in the repository."""
+"""Prepares the README for package indexes, which have no other files: relative links become their text.
+
+There is no repository yet that absolute links could lead to. `oneloop docs` shows the pages.
+"""
 
 from __future__ import annotations
 
 import re
 
-_LINK = re.compile(r"(\]\()(?!\w+:|#)([^)\s]+\))")
+_PICTURE = re.compile(r"<picture>.*?</picture>\n*|!\[[^]]*\]\((?!\w+:)[^)]*\)\n*", re.DOTALL)
+_LINK = re.compile(r"\[((?:[^]\[`]|`[^`]*`)+)\]\((?!\w+:|#)[^)\s]+\)")
 
 
-def with_absolute_links(text: str, repository: str, version: str) -> str:
-    """Replace each relative link of a Markdown text.
+def without_relative_links(text: str) -> str:
+    """Return a Markdown text without pictures and links that are relative.
 
     Args:
-        text: the document, whose links are relative to the root of the repository.
-        repository: the address of the repository.
-        version: the released version. The links lead to its tag.
+        text: the document.
 
     Returns:
-        The text with absolute links.
+        The text, in which a link to another file is the link's text. Links inside the document stay.
     """
-    return _LINK.sub(rf"\g<1>{repository}/blob/v{version}/\g<2>", text)
+    return _LINK.sub(r"\1", _PICTURE.sub("", text))
 
 
 def links(text: str) -> list[str]:

@@ -89,9 +89,17 @@ def check_tls() -> str:
     return "ssl"
 
 
+def check_documents() -> None:
+    """Read a page of the documents with the command."""
+    command = [sys.executable, "-s", "-m", "oneloop", "docs", "reference/serve"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
+    assert "oneloop serve" in done.stdout, done.stdout
+
+
 if __name__ == "__main__":
     assert oneloop.__version__ == sys.argv[1], oneloop.__version__
     assert not hasattr(oneloop, "green"), "nothing else is installed here"
+    check_documents()
     with tempfile.TemporaryDirectory() as made:
         engine = oneloop.run(asyncio.wait_for(main(made), LIMIT_S))
     print(platform.machine(), "CPython", platform.python_version(), "files:", engine, "tls:", check_tls())

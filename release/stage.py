@@ -1,7 +1,7 @@
 """Prepares the stage: the folder with the sources from which a release is built.
 
-It has the content of the source distribution. The README has absolute links there, and the licences of the crates are
-added. The wheels are built from this folder, which shows that the source distribution is complete.
+It has the content of the source distribution. The README has no links to other files there, and the licences of the
+crates are added. The wheels are built from this folder, which shows that the source distribution is complete.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tarfile
 from pathlib import Path
 
 from release import licences, readme
-from release.project import BUILD, ROOT, metadata, repository, version
+from release.project import BUILD, ROOT, metadata, version
 
 STAGE = BUILD / "source"
 
@@ -53,7 +53,7 @@ def prepare(out: Path) -> Path:
     wanted = _content(sdist(ROOT, BUILD / "raw"))
     wanted.pop("PKG-INFO")
     text = wanted["README.md"].decode()
-    wanted["README.md"] = readme.with_absolute_links(text, repository(), version()).encode()
+    wanted["README.md"] = readme.without_relative_links(text).encode()
     wanted[licences.NAME] = licences.third_party(ROOT).encode()
     _fill(STAGE, wanted)
     return sdist(STAGE, out)

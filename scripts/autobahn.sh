@@ -9,7 +9,7 @@ requirements=$root/requirements/autobahn.txt
 
 find_python() {
     local candidate
-    for candidate in $(command -v python2.7) "${PYENV_ROOT:-$HOME/.pyenv}"/versions/2.7.*/bin/python2.7; do
+    for candidate in "$(command -v python2.7)" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/2.7.*/bin/python2.7; do
         if "$candidate" -m pip --version >/dev/null 2>&1; then
             echo "$candidate"
             return

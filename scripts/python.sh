@@ -32,12 +32,12 @@ while IFS= read -r candidate; do
 done < <(type -ap "python$version" 2>/dev/null | awk '!seen[$0]++')
 
 # 2. pyenv, newest patch release first.
-for candidate in $(ls -d "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python 2>/dev/null | sort -rV); do
+while IFS= read -r candidate; do
     if is_complete "$candidate"; then
         resolve "$candidate"
         exit 0
     fi
-done
+done < <(ls -d "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python 2>/dev/null | sort -rV)
 
 # 3. Debian's packages of the suite that has this version.
 . "$root/scripts/debian-suite.sh"

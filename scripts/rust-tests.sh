@@ -23,7 +23,7 @@ bench() { cargo test --locked --quiet --no-fail-fast --release --manifest-path b
 
 case "$*" in
 "")
-    plain -p oneloop-engine -p oneloop-http1 -p oneloop-websocket
+    plain -p oneloop-engine -p oneloop-http1 -p oneloop-http2 -p oneloop-websocket
     native -p oneloop-native --lib
     bench
     ;;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # system-packages.sh: installs the missing Debian packages whose programs the tests start (PostgreSQL, MariaDB,
-# redis-server, strace, testssl.sh, slowhttptest, chromium, wrk, h2load, curl, ip, systemd-analyze) or load (libfuse3).
+# redis-server, zsh, fish, strace, testssl.sh, slowhttptest, chromium, wrk, h2load, curl, ip, systemd-analyze, nginx, Node, Go,
+# proxies) or load (libfuse3).
 # Without root or apt-get it prints which tests are skipped and why. These tests name the missing component.
 set -euo pipefail
 
@@ -16,7 +17,10 @@ need() { # need PROGRAM PACKAGE WHAT-USES-IT
 }
 
 need redis-server redis-server "tests/ecosystem/test_redis.py, tests/docs (the recipe for Celery)"
-need mariadbd mariadb-server-core "tests/ecosystem/test_green_databases.py"
+need mariadbd mariadb-server-core "tests/ecosystem/test_green_clients.py"
+need rabbitmqctl rabbitmq-server "tests/ecosystem/test_green_clients.py"
+need mosquitto mosquitto "tests/ecosystem/test_green_clients.py"
+need sshd openssh-server "tests/ecosystem/test_green_clients.py"
 need strace strace "tests/loop/test_system_calls.py"
 need testssl testssl.sh "tests/ecosystem/test_testssl.py"
 need slowhttptest slowhttptest "tests/ecosystem/test_slowhttptest.py"
@@ -26,7 +30,15 @@ need h2load nghttp2-client "tests/ecosystem/test_load.py"
 need curl curl "tests/check/test_against_curl.py"
 need ip iproute2 "tests/check/test_blocked.py"
 need systemd-analyze systemd "tests/docs (the recipe for systemd)"
+need zsh zsh "tests/cli/test_completion.py"
+need fish fish "tests/cli/test_completion.py"
 need openssl openssl "tests/ecosystem (certificates)"
+need nginx nginx-light "tests/ecosystem/test_client_servers.py"
+need node nodejs "tests/ecosystem/test_client_servers.py"
+need go golang-go "tests/ecosystem/test_client_servers.py"
+need tinyproxy tinyproxy-bin "tests/ecosystem/test_client_proxies.py"
+need squid squid "tests/ecosystem/test_client_proxies.py"
+need microsocks microsocks "tests/ecosystem/test_client_proxies.py"
 # The tests load the library. The name of its package differs between releases (libfuse3-3, libfuse3-4).
 need fusermount3 fuse3 "tests/file/test_slow_filesystem.py"
 if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && ! command -v initdb >/dev/null; then

@@ -14,7 +14,7 @@ import inspect
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -117,7 +117,7 @@ def reported() -> Reported:
     return Reported()
 
 
-ENDS_IN_S = 5
+ENDS_IN_S = 60
 """A thread that is about to end has so long for it; one that is not is an error anyway."""
 
 
@@ -184,6 +184,15 @@ async def settle(ticks: int = 5) -> None:
     """Let callbacks that are due run: connection_lost, closes of sockets."""
     for _ in range(ticks):
         await asyncio.sleep(0)
+
+
+async def cancelled(operation: Awaitable[T], ticks: int = 5) -> asyncio.Future[T]:
+    """Begin an operation, cancel it after so many ticks, and return its future, which has ended one way or another."""
+    task = asyncio.ensure_future(operation)
+    await settle(ticks)
+    task.cancel()
+    await asyncio.wait([task])
+    return task
 
 
 @pytest.fixture

@@ -1,8 +1,13 @@
-"""Which descriptors this process has open, and what on: the fd audit of the tests."""
+"""Which descriptors this process has open, and what on: the fd audit of the tests. Also the limit of their number."""
 
 from __future__ import annotations
 
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 
 
 def open_descriptors(pid: int | str = "self") -> dict[int, str]:
@@ -20,3 +25,16 @@ def open_descriptors(pid: int | str = "self") -> dict[int, str]:
 def opened_since(before: dict[int, str]) -> dict[int, str]:
     """Descriptors open now that were not, or that point at something else now."""
     return {fd: target for fd, target in open_descriptors().items() if before.get(fd) != target}
+
+
+@contextmanager
+def room_for(count: int) -> Iterator[None]:
+    """Raise the limit of open descriptors (RLIMIT_NOFILE) to `count` or more; skip the test if it cannot be raised."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < count:
+        pytest.skip(f"needs {count} descriptors a process; the hard limit is {hard} (ulimit -Hn)")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

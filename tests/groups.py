@@ -23,16 +23,19 @@ TIERS = ("landing", "core", "smoke")
 ONE_ENGINE = {"ONELOOP_TEST_ENGINES": os.environ.get("ONELOOP_TEST_ENGINES", "ring")}
 """The file engines on which a landing runs the file tests; tests/file/test_engines.py has them all."""
 
-NOT_CORE = {"tests/ecosystem", "tests/bench"}
-"""What is not about a version of Python: programs of others, and the benchmark."""
+NOT_CORE = {"tests/ecosystem", "tests/examples", "tests/bench"}
+"""What is not about a version of Python: programs of others, whole applications, and the benchmark."""
 
 SMOKE = (
     "tests/aio/test_requests.py",
     "tests/check/test_command.py",
     "tests/cli/test_run.py",
+    "tests/client/test_requests.py",
     "tests/differential/test_regressions.py",
     "tests/docs/test_documents.py",
+    "tests/faults/test_disk.py",
     "tests/file/test_whole.py",
+    "tests/fuzz/test_corpora.py",
     "tests/green/test_monkey.py",
     "tests/harness/test_catalogue.py",
     "tests/http/test_asgi_messages.py",
@@ -59,6 +62,17 @@ def _rest(taken: list[Group], core: bool) -> Group:
     return _pytest(*[path for path in found if path not in named | left_out])
 
 
+def _http() -> list[Group]:
+    """The tests of the server, those of HTTP/2 for themselves: both wait for most of their time."""
+    of_http2 = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("tests/http/test_h*2*.py"))]
+    others = _pytest("tests/http")
+    command = [*others.command, *(f"--ignore={path}" for path in of_http2)]
+    return [
+        Group("http", command, others.kind, others.environment),
+        Group("http2", _pytest(*of_http2).command, others.kind, others.environment),
+    ]
+
+
 def groups(tier: str) -> list[Group]:
     """Return the groups of a tier, the longest first.
 
@@ -76,12 +90,13 @@ def groups(tier: str) -> list[Group]:
         _pytest("tests/file", "tests/aio"),
         _pytest("tests/loop", "tests/transport", "tests/tls"),
         _pytest("tests/check"),
-        _pytest("tests/http"),
+        _pytest("tests/client"),
+        *_http(),
         _pytest("tests/green"),
     ]
     if tier == "core":
         return [conformance, _rest(rooms, core=True), *rooms]
-    ecosystem = _pytest("tests/ecosystem")
+    ecosystem = _pytest("tests/ecosystem", "tests/examples")
     return [ecosystem, conformance, _rest([ecosystem, *rooms], core=False), *rooms, rust, stubs]
 
 

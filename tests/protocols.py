@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+P = TypeVar("P")
 
 
 class Recorder(asyncio.Protocol):
@@ -83,6 +86,16 @@ class BufferedRecorder(Recorder, asyncio.BufferedProtocol):
         assert 0 < nbytes <= len(self.buffer)
         self.received += self.buffer[:nbytes]
         self._note("data_received")
+
+
+def keeping(made: list[P], kind: Callable[[], P]) -> Callable[[], Any]:
+    """A factory of protocols; `made` are those that it has made."""
+
+    def factory() -> P:
+        made.append(kind())
+        return made[-1]
+
+    return factory
 
 
 class Echo(asyncio.Protocol):

@@ -30,6 +30,11 @@ def steps() -> list[Step]:
     return [
         ("tests, Python 3.13", ["make", "test", "PY=3.13"]),
         *((f"core tests, Python {version}", ["make", "core-test", f"PY={version}"]) for version in VERSIONS),
+        *((f"gevent's tests, Python {version}", ["make", "gevent-suite", f"PY={version}"]) for version in VERSIONS),
+        ("an ordinary user", ["scripts/ordinary-user.sh", "make", "newcomer-test"]),
+        ("models", ["make", "models"]),
+        ("failing system calls", ["make", "faults"]),
+        ("failing allocations", ["make", "nomemory", "ARGS=--every 10"]),
         ("address sanitizer", ["make", "asan"]),
         ("thread sanitizer", ["make", "tsan"]),
         ("stress", ["make", "soak"]),

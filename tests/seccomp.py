@@ -11,6 +11,10 @@ import struct
 NUMBERS = {
     "x86_64": {
         "io_setup": 206,
+        "io_getevents": 208,
+        "io_submit": 209,
+        "clone": 56,
+        "clone3": 435,
         "io_uring_setup": 425,
         "io_uring_enter": 426,
         "io_uring_register": 427,
@@ -21,6 +25,10 @@ NUMBERS = {
     },
     "aarch64": {
         "io_setup": 0,
+        "io_getevents": 4,
+        "io_submit": 2,
+        "clone": 220,
+        "clone3": 435,
         "io_uring_setup": 425,
         "io_uring_enter": 426,
         "io_uring_register": 427,
@@ -32,6 +40,7 @@ NUMBERS = {
 }
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 LOAD_NUMBER = struct.pack("HBBI", 0x20, 0, 0, 0)  # BPF_LD | BPF_W | BPF_ABS, seccomp_data.nr
+ENDS_PROCESS = 0x80000000  # SECCOMP_RET_KILL_PROCESS
 ALLOW = struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000)
 
 
@@ -39,8 +48,8 @@ class _Program(ctypes.Structure):
     _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def forbid(*names: str, error: int = errno.EPERM) -> None:
-    """From here on these calls fail with `error`, in this process and its children.
+def forbid(*names: str, error: int = errno.EPERM, is_fatal: bool = False) -> None:
+    """From here on these calls fail with `error`, in this process and its children; or they end it with SIGSYS.
 
     Raises:
         OSError: the kernel has no seccomp filters, or a sandbox forbids them.
@@ -49,7 +58,7 @@ def forbid(*names: str, error: int = errno.EPERM) -> None:
     code = LOAD_NUMBER
     for name in names:
         code += struct.pack("HBBI", 0x15, 0, 1, numbers[name])  # BPF_JMP | BPF_JEQ: the next, or the one after
-        code += struct.pack("HBBI", 0x06, 0, 0, 0x00050000 | error)  # SECCOMP_RET_ERRNO
+        code += struct.pack("HBBI", 0x06, 0, 0, ENDS_PROCESS if is_fatal else 0x00050000 | error)  # SECCOMP_RET_ERRNO
     code += ALLOW
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)

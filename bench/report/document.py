@@ -53,6 +53,7 @@ class CaseData(TypedDict):
     unit: str
     baseline: str
     beside: NotRequired[list[str]]
+    also: NotRequired[list[str]]
     remark: str
     rounds: int
     rows: list[RowData]
@@ -65,7 +66,7 @@ class Document(TypedDict):
     command: str
     machine: dict[str, str | int]
     versions: dict[str, str]
-    settings: dict[str, int | float | None]
+    settings: dict[str, int | float | str | None]
     interrupted: bool
     warnings: list[str]
     cases: list[CaseData]
@@ -170,6 +171,8 @@ def case_data(result: Result) -> CaseData:
     )
     if beside:
         data["beside"] = list(beside)
+    if case.also:
+        data["also"] = list(case.also)
     return data
 
 

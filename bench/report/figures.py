@@ -36,7 +36,7 @@ def value(metric: str, number: float) -> str:
     """A figure, formatted according to the name of its metric."""
     if metric.endswith("_ns") or metric.startswith("ns_") or "_ns_" in metric:
         return duration(number)
-    if metric.endswith("_bytes") or metric.startswith("bytes_"):
+    if metric.endswith("_bytes") or metric.startswith("bytes_") or "_bytes_" in metric:
         return size(number)
     if metric.endswith("_share"):
         return f"{number * 100:.0f} %"

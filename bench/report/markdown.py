@@ -1,4 +1,4 @@
-"""The results as Markdown, inserted between two markers in a page: `python -m bench.report.markdown RUN.json PAGE.md`.
+"""The results of a run as Markdown: `python -m bench.report.markdown RUN.json` prints them.
 
 All rivals of every case are listed in the order of their cost, including those that failed or were missing.
 """
@@ -12,7 +12,6 @@ from bench.report import figures
 from bench.report.columns import HEADINGS, columns, ratio_cells, ratio_heads
 from bench.report.document import CaseData, Document, RowData, load
 
-BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 #: The most important metrics; the page of --html has all of them.
 SHOWN = ("server_user_ns", "server_system_ns", "ns_per_op", "wall_ns", "throughput", "p50_ns", "p99_ns")
 MEMORY = ("rss_bytes", "vss_bytes", "threads", "switches", "cpu_share", "lag_p99_ns", "lag_max_ns")
@@ -27,7 +26,8 @@ def _line(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _case_lines(case: CaseData) -> list[str]:
+def case_lines(case: CaseData) -> list[str]:
+    """The table of a case, with a heading and its remark."""
     names = [name for name in columns(case)[1:] if name in SHOWN + MEMORY]
     heads = ["rival", HEADINGS.get(case["metric"], case["metric"]), *ratio_heads(case)]
     heads += [HEADINGS.get(name, name) for name in names]
@@ -60,26 +60,16 @@ def results(doc: Document) -> str:
     ]
     lines += [f"\n**Warning: {warning}.**" for warning in doc["warnings"]]
     for case in doc["cases"]:
-        lines += _case_lines(case)
+        lines += case_lines(case)
     return "\n".join(lines) + "\n"
 
 
-def replace_results(page: str, text: str) -> str:
-    """The page with new results between its markers. Raises ValueError if it has no markers."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{text}{END}{after}"
-
-
 def main(args: list[str]) -> int:
-    """Args: the document and the page."""
-    if len(args) != 2:
-        print("usage: python -m bench.report.markdown RUN.json PAGE.md", file=sys.stderr)
+    """Args: the document of a run."""
+    if len(args) != 1:
+        print("usage: python -m bench.report.markdown RUN.json", file=sys.stderr)
         return 2
-    document, page = Path(args[0]), Path(args[1])
-    page.write_text(replace_results(page.read_text(), results(load(document))))
+    print(results(load(Path(args[0]))), end="")
     return 0
 
 

@@ -4,6 +4,7 @@
 GET /N           N bytes
 GET /after/N     N bytes; the application then computes
 GET /before/N    a head; the application then computes, and sends N bytes
+GET /session/N   N bytes, and what a page of a session has: the request's cookie is looked for and set again
 GET /parts/N     N bytes in parts of 64 KiB, each sent separately
 POST             the request's body
 WebSocket        each message is sent back
@@ -58,6 +59,22 @@ async def send_parts(send: Send, length: int) -> None:
         await send({"type": "http.response.body", "body": body, "more_body": at + len(body) < length})
 
 
+async def respond_in_session(scope: MutableMapping[str, Any], send: Send, length: int) -> None:
+    """Looks for the cookie `session` among the request's headers. Without it the answer is 403."""
+    cookies = next((value for name, value in scope["headers"] if name == b"cookie"), b"")
+    found = next((text for text in cookies.split(b"; ") if text.startswith(b"session=")), None)
+    headers = [
+        (b"content-type", b"text/plain"),
+        (b"content-length", b"%d" % length),
+        (b"cache-control", b"private, no-cache"),
+        (b"vary", b"Cookie, Accept-Encoding"),
+        (b"etag", b'"5d8c72a5edda8"'),
+        (b"set-cookie", b"%s; Path=/; HttpOnly; SameSite=Lax" % (found or b"session=")),
+    ]
+    await send({"type": "http.response.start", "status": 200 if found else 403, "headers": headers})
+    await send({"type": "http.response.body", "body": b"x" * length})
+
+
 async def answer(path: str, send: Send) -> None:
     """The paths that are more than a number."""
     kind, _, size = path.partition("/")
@@ -97,6 +114,8 @@ async def app(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> 
             await respond(send, await read_body(receive))
         elif path.isdigit():
             await respond(send, b"x" * int(path))
+        elif path.startswith("session/"):
+            await respond_in_session(scope, send, int(path.removeprefix("session/")))
         else:
             await answer(path, send)
     elif scope["type"] == "websocket":

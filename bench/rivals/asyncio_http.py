@@ -67,7 +67,7 @@ async def serve_httptools(where: Endpoint) -> None:
     await asyncio.Event().wait()
 
 
-async def serve_uvicorn(where: Endpoint, websockets: str = "websockets") -> None:
+async def serve_uvicorn(where: Endpoint, websockets: str = "websockets", parser: str = "httptools") -> None:
     import uvicorn
 
     # uvicorn's websockets support uses the legacy part of that library.
@@ -76,7 +76,7 @@ async def serve_uvicorn(where: Endpoint, websockets: str = "websockets") -> None
     port = endpoint.port_of(listener)
     config = uvicorn.Config(
         cast("Any", APPS[where.form].load()),
-        http="httptools",
+        http=parser,
         ws=websockets if where.form == "websocket" else "none",
         lifespan="off",
         log_level="error",
@@ -93,6 +93,10 @@ async def serve_uvicorn(where: Endpoint, websockets: str = "websockets") -> None
     await task
 
 
+async def serve_zttp(where: Endpoint) -> None:
+    await serve_uvicorn(where, parser="zttp")
+
+
 async def serve_wsproto(where: Endpoint) -> None:
     await serve_uvicorn(where, "wsproto")
 
@@ -107,6 +111,8 @@ async def serve_hypercorn(where: Endpoint) -> None:
     config.keep_alive_timeout = endpoint.KEEP_ALIVE_S
     # By default it closes a connection after a thousand requests.
     config.keep_alive_max_requests = 1_000_000_000
+    if where.tls:
+        config.certfile = config.keyfile = where.tls
     config.bind = [f"fd://{endpoint.hand_over_listener(where)}"]
     await serve(cast("Any", APPS[where.form].load()), config)
 
@@ -131,6 +137,7 @@ PROGRAMS = {
     "hypercorn": serve_hypercorn,
     "uvicorn": serve_uvicorn,
     "uvicorn-wsproto": serve_wsproto,
+    "uvicorn-zttp": serve_zttp,
     "websockets": serve_websockets,
 }
 

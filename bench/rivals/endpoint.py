@@ -33,6 +33,7 @@ class Endpoint:
     size: int
     contexts: str = "ssl"
     program: str = ""
+    workers: int = 1
 
 
 def parse() -> Endpoint:
@@ -46,6 +47,7 @@ def parse() -> Endpoint:
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--contexts", choices=("ssl", ONELOOP_TLS), default="ssl")
     parser.add_argument("--program", default="")
+    parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     grow_heap()
     return Endpoint(**vars(options))

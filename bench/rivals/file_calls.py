@@ -8,6 +8,7 @@ The path of `gathered` and `in-sequence` is a folder; of the others, a file.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import mmap
 import os
 import random
@@ -15,6 +16,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 from bench.rivals.file_writers import AwaitedCall, AwaitedTable, BlockingCall, BlockingTable
 
@@ -162,31 +164,37 @@ EXECUTOR: AwaitedTable = {
 }
 
 
+def _opener(module: str) -> Any:
+    """The function `open` of a package with aiofiles' API."""
+    return importlib.import_module(module).open
+
+
 @asynccontextmanager
-async def _aiofiles_whole(path: str, mode: str) -> AsyncIterator[AwaitedCall]:
-    import aiofiles
+async def _aiofiles_whole(path: str, mode: str, module: str = "aiofiles") -> AsyncIterator[AwaitedCall]:
+    open_file = _opener(module)
 
     async def call() -> None:
-        async with aiofiles.open(path, mode) as file:
+        async with open_file(path, mode) as file:
             await file.read()
 
     yield call
 
 
 @asynccontextmanager
-async def _aiofiles_readline(path: str) -> AsyncIterator[AwaitedCall]:
-    import aiofiles
+async def _aiofiles_readline(path: str, module: str = "aiofiles") -> AsyncIterator[AwaitedCall]:
+    open_file = _opener(module)
 
-    async with aiofiles.open(path) as file:
+    async with open_file(path) as file:
         yield file.readline
 
 
 @asynccontextmanager
-async def _aiofiles_lines(path: str, newline: str | None) -> AsyncIterator[AwaitedCall]:
-    import aiofiles
+async def _aiofiles_lines(path: str, newline: str | None, module: str = "aiofiles") -> AsyncIterator[AwaitedCall]:
+    open_file = _opener(module)
+    options = {} if newline is None else {"newline": newline}
 
     async def call() -> None:
-        async with aiofiles.open(path, newline=newline) as file:
+        async with open_file(path, **options) as file:
             async for _ in file:
                 pass
 
@@ -194,11 +202,11 @@ async def _aiofiles_lines(path: str, newline: str | None) -> AsyncIterator[Await
 
 
 @asynccontextmanager
-async def _aiofiles_long_line(path: str) -> AsyncIterator[AwaitedCall]:
-    import aiofiles
+async def _aiofiles_long_line(path: str, module: str = "aiofiles") -> AsyncIterator[AwaitedCall]:
+    open_file = _opener(module)
 
     async def call() -> None:
-        async with aiofiles.open(path, "r+") as file:
+        async with open_file(path, "r+") as file:
             await file.readline()
 
     yield call
@@ -212,13 +220,13 @@ async def _aiofiles_stat(path: str) -> AsyncIterator[AwaitedCall]:
 
 
 @asynccontextmanager
-async def _aiofiles_many(folder: str, gathered: bool) -> AsyncIterator[AwaitedCall]:
-    import aiofiles
+async def _aiofiles_many(folder: str, gathered: bool, module: str = "aiofiles") -> AsyncIterator[AwaitedCall]:
+    open_file = _opener(module)
 
     paths = paths_in(folder)
 
     async def one(path: str) -> None:
-        async with aiofiles.open(path, "rb") as file:
+        async with open_file(path, "rb") as file:
             await file.read()
 
     yield partial(_all, [partial(one, path) for path in paths], gathered)
@@ -233,17 +241,50 @@ async def _all(calls: list[AwaitedCall], gathered: bool) -> None:
             await call()
 
 
-AIOFILES: AwaitedTable = {
-    "read-file": partial(_aiofiles_whole, mode="rb"),
-    "open-read-close": partial(_aiofiles_whole, mode="rb"),
-    "open-read-close-text": partial(_aiofiles_whole, mode="r"),
-    "readline": _aiofiles_readline,
-    "lines": partial(_aiofiles_lines, newline=None),
-    "lines-as-they-are": partial(_aiofiles_lines, newline=""),
-    "long-line": _aiofiles_long_line,
-    "stat": _aiofiles_stat,
-    "gathered": partial(_aiofiles_many, gathered=True),
-    "in-sequence": partial(_aiofiles_many, gathered=False),
+def _like_aiofiles(module: str) -> AwaitedTable:
+    """What packages with aiofiles' API can."""
+    return {
+        "read-file": partial(_aiofiles_whole, mode="rb", module=module),
+        "open-read-close": partial(_aiofiles_whole, mode="rb", module=module),
+        "open-read-close-text": partial(_aiofiles_whole, mode="r", module=module),
+        "readline": partial(_aiofiles_readline, module=module),
+        "lines": partial(_aiofiles_lines, newline=None, module=module),
+        "lines-as-they-are": partial(_aiofiles_lines, newline="", module=module),
+        "long-line": partial(_aiofiles_long_line, module=module),
+        "gathered": partial(_aiofiles_many, gathered=True, module=module),
+        "in-sequence": partial(_aiofiles_many, gathered=False, module=module),
+    }
+
+
+AIOFILES: AwaitedTable = {**_like_aiofiles("aiofiles"), "stat": _aiofiles_stat}
+
+
+@asynccontextmanager
+async def _turbofile_read_file(path: str) -> AsyncIterator[AwaitedCall]:
+    import turbofile
+
+    yield partial(turbofile.read_bytes, path)
+
+
+@asynccontextmanager
+async def _turbofile_many(folder: str, gathered: bool) -> AsyncIterator[AwaitedCall]:
+    import turbofile
+
+    yield partial(_all, [partial(turbofile.read_bytes, path) for path in paths_in(folder)], gathered)
+
+
+#: Its function for whole files reads when it is called, and returns a future that is done.
+TURBOFILE: AwaitedTable = {
+    **_like_aiofiles("turbofile"),
+    "read-file": _turbofile_read_file,
+    "gathered": partial(_turbofile_many, gathered=True),
+    "in-sequence": partial(_turbofile_many, gathered=False),
+}
+#: Its files have no readline and no newline.
+ASYNCFILES: AwaitedTable = {
+    work: call
+    for work, call in _like_aiofiles("asyncfiles").items()
+    if work in ("read-file", "open-read-close", "open-read-close-text", "lines", "gathered", "in-sequence")
 }
 
 
@@ -361,7 +402,7 @@ async def _oneloop_read_file(path: str) -> AsyncIterator[AwaitedCall]:
 
 
 @asynccontextmanager
-async def _oneloop_whole(path: str, mode: str) -> AsyncIterator[AwaitedCall]:
+async def _oneloop_whole(path: str, mode: Literal["r", "rb"]) -> AsyncIterator[AwaitedCall]:
     from oneloop import files
 
     async def call() -> None:

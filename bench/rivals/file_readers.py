@@ -55,15 +55,17 @@ def _flags(direct: bool) -> int:
     return os.O_RDONLY | (os.O_DIRECT if direct else 0)
 
 
+def _whole(path: str) -> bytes:
+    """A whole file, by the usual `open`, which makes a buffered reader."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
 class Blocking:
-    """open(): blocks the loop during each read."""
+    """open(): blocks the loop during each read. All contents are kept until the last is read, as by a gather."""
 
     async def read_all(self, paths: Sequence[str]) -> int:
-        total = 0
-        for path in paths:
-            with open(path, "rb") as file:
-                total += len(file.read())
-        return total
+        return sum(map(len, [_whole(path) for path in paths]))
 
     async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
         buffer = mmap.mmap(-1, BLOCK)  # page-aligned, as O_DIRECT requires
@@ -95,22 +97,40 @@ class Blocking:
         shutil.copyfile(source, target)
 
 
+class PlainCalls(Blocking):
+    """os.open, os.fstat, os.read, os.close: what a whole file costs without a reader around it."""
+
+    @staticmethod
+    def _one(path: str) -> bytes:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(fd, os.fstat(fd).st_size)
+        finally:
+            os.close(fd)
+
+    async def read_all(self, paths: Sequence[str]) -> int:
+        return sum(map(len, [self._one(path) for path in paths]))
+
+
 class Aiofiles:
-    """aiofiles: every call in the loop's executor."""
+    """aiofiles: every call in an executor, which has as many threads as there are reads in flight."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(IN_FLIGHT)
 
     async def read_all(self, paths: Sequence[str]) -> int:
         import aiofiles
 
-        async def one(path: str) -> int:
+        async def one(path: str) -> bytes:
             async with aiofiles.open(path, "rb") as file:
-                return len(await file.read())
+                return bytes(await file.read())
 
-        return sum(await asyncio.gather(*(one(path) for path in paths)))
+        return sum(map(len, await asyncio.gather(*(one(path) for path in paths))))
 
     async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
         import aiofiles
 
-        files = [await aiofiles.open(path, "rb", buffering=0) for _ in range(IN_FLIGHT)]
+        files = [await aiofiles.open(path, "rb", buffering=0, executor=self.pool) for _ in range(IN_FLIGHT)]
         idle = list(files)
 
         async def one(offset: int) -> int:
@@ -153,6 +173,28 @@ class Aiofiles:
                 await writer.write(data)
 
 
+class Turbofile(Blocking):
+    """turbofile: io_uring in Rust. What is cached it reads when it is called, and returns a future that is done."""
+
+    async def read_all(self, paths: Sequence[str]) -> int:
+        import turbofile
+
+        return sum(map(len, await asyncio.gather(*(turbofile.read_bytes(path) for path in paths))))
+
+
+class Asyncfiles(Blocking):
+    """py-asyncfiles: io_uring or libuv."""
+
+    async def read_all(self, paths: Sequence[str]) -> int:
+        import asyncfiles
+
+        async def one(path: str) -> bytes:
+            async with asyncfiles.open(path, "rb") as file:
+                return bytes(await file.read())
+
+        return sum(map(len, await asyncio.gather(*(one(path) for path in paths))))
+
+
 class Executor:
     """A thread pool, as a program can use it without any package."""
 
@@ -162,11 +204,7 @@ class Executor:
     async def read_all(self, paths: Sequence[str]) -> int:
         loop = asyncio.get_running_loop()
 
-        def one(path: str) -> int:
-            with open(path, "rb") as file:
-                return len(file.read())
-
-        return sum(await asyncio.gather(*(loop.run_in_executor(self.pool, one, path) for path in paths)))
+        return sum(map(len, await asyncio.gather(*(loop.run_in_executor(self.pool, _whole, path) for path in paths))))
 
     async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
         loop = asyncio.get_running_loop()
@@ -211,11 +249,11 @@ class Aiofile:
     async def read_all(self, paths: Sequence[str]) -> int:
         from aiofile import async_open
 
-        async def one(path: str) -> int:
+        async def one(path: str) -> bytes:
             async with async_open(path, "rb") as file:
-                return len(await file.read())
+                return bytes(await file.read())
 
-        return sum(await asyncio.gather(*(one(path) for path in paths)))
+        return sum(map(len, await asyncio.gather(*(one(path) for path in paths))))
 
     async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
         from aiofile import AIOFile
@@ -280,15 +318,23 @@ class Libaio:
 
     async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
         fd = os.open(path, _flags(direct))
-        total = 0
+        idle = [mmap.mmap(-1, BLOCK) for _ in range(IN_FLIGHT)]
+        reading: dict[int, mmap.mmap] = {}
+        total = at = 0
         try:
-            for at in range(0, len(offsets), IN_FLIGHT):
-                blocks = [
-                    self.aio.AIOBlock(self.aio.AIOBLOCK_MODE_READ, fd, [mmap.mmap(-1, BLOCK)], offset)
-                    for offset in offsets[at : at + IN_FLIGHT]
-                ]
-                self.context.submit(blocks)
-                total += sum(int(event[1]) for event in self.context.getEvents(len(blocks)))
+            while at < len(offsets) or reading:
+                blocks = []
+                while idle and at < len(offsets):
+                    block = self.aio.AIOBlock(self.aio.AIOBLOCK_MODE_READ, fd, [idle[-1]], offsets[at])
+                    reading[id(block)] = idle.pop()
+                    blocks.append(block)
+                    at += 1
+                if blocks:
+                    self.context.submit(blocks)
+                # One or more have ended: their buffers are used again.
+                for block, got, *_rest in self.context.getEvents(1, IN_FLIGHT):
+                    total += int(got)
+                    idle.append(reading.pop(id(block)))
                 await asyncio.sleep(0)
         finally:
             os.close(fd)
@@ -355,9 +401,12 @@ class Oneloop:
 
 READERS: dict[str, Callable[[], Reader]] = {
     "open": Blocking,
+    "os": PlainCalls,
     "executor": Executor,
     "aiofiles": Aiofiles,
     "aiofile": Aiofile,
+    "turbofile": Turbofile,
+    "asyncfiles": Asyncfiles,
     "libaio": Libaio,
     "oneloop": Oneloop,
 }

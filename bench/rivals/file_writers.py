@@ -8,9 +8,11 @@ operations of the blocking table.
 # The rivals are untyped or missing.
 from __future__ import annotations
 
+import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
+from typing import Any
 
 BlockingCall = Callable[[], object]
 AwaitedCall = Callable[[], Awaitable[object]]
@@ -58,22 +60,27 @@ BLOCKING: BlockingTable = {
 }
 
 
+def _opener(module: str) -> Any:
+    """The function `open` of a package with aiofiles' API."""
+    return importlib.import_module(module).open
+
+
 @asynccontextmanager
-async def _aiofiles_whole(path: str, mode: str, data: bytes) -> AsyncIterator[AwaitedCall]:
-    import aiofiles
+async def _aiofiles_whole(path: str, mode: str, data: bytes, module: str = "aiofiles") -> AsyncIterator[AwaitedCall]:
+    open_file = _opener(module)
 
     async def call() -> None:
-        async with aiofiles.open(path, mode) as file:
+        async with open_file(path, mode) as file:
             await file.write(data)
 
     yield call
 
 
 @asynccontextmanager
-async def _aiofiles_append_flush(path: str) -> AsyncIterator[AwaitedCall]:
-    import aiofiles
+async def _aiofiles_append_flush(path: str, module: str = "aiofiles") -> AsyncIterator[AwaitedCall]:
+    open_file = _opener(module)
 
-    async with aiofiles.open(path, "ab") as file:
+    async with open_file(path, "ab") as file:
 
         async def call() -> None:
             await file.write(RECORD)
@@ -83,20 +90,41 @@ async def _aiofiles_append_flush(path: str) -> AsyncIterator[AwaitedCall]:
 
 
 @asynccontextmanager
-async def _aiofiles_text(path: str, buffering: int) -> AsyncIterator[AwaitedCall]:
-    import aiofiles
+async def _aiofiles_text(path: str, buffering: int, module: str = "aiofiles") -> AsyncIterator[AwaitedCall]:
+    open_file = _opener(module)
 
-    async with aiofiles.open(path, "a", buffering) as file:
+    async with open_file(path, "a", buffering) as file:
         yield partial(file.write, LINE)
 
 
-AIOFILES: AwaitedTable = {
-    "write-file": partial(_aiofiles_whole, mode="wb", data=CONTENT),
-    "open-write-close": partial(_aiofiles_whole, mode="wb", data=CONTENT),
-    "open-append-close": partial(_aiofiles_whole, mode="ab", data=RECORD),
-    "append-flush": _aiofiles_append_flush,
-    "text-append": partial(_aiofiles_text, buffering=-1),
-    "line-append": partial(_aiofiles_text, buffering=1),
+def _like_aiofiles(module: str) -> AwaitedTable:
+    """What packages with aiofiles' API can."""
+    return {
+        "write-file": partial(_aiofiles_whole, mode="wb", data=CONTENT, module=module),
+        "open-write-close": partial(_aiofiles_whole, mode="wb", data=CONTENT, module=module),
+        "open-append-close": partial(_aiofiles_whole, mode="ab", data=RECORD, module=module),
+        "append-flush": partial(_aiofiles_append_flush, module=module),
+        "text-append": partial(_aiofiles_text, buffering=-1, module=module),
+        "line-append": partial(_aiofiles_text, buffering=1, module=module),
+    }
+
+
+AIOFILES: AwaitedTable = _like_aiofiles("aiofiles")
+
+
+@asynccontextmanager
+async def _turbofile_write_file(path: str) -> AsyncIterator[AwaitedCall]:
+    import turbofile
+
+    yield partial(turbofile.write_bytes, path, CONTENT)
+
+
+TURBOFILE: AwaitedTable = {**_like_aiofiles("turbofile"), "write-file": _turbofile_write_file}
+#: Its files have no flush and no buffer.
+ASYNCFILES: AwaitedTable = {
+    work: call
+    for work, call in _like_aiofiles("asyncfiles").items()
+    if work in ("write-file", "open-write-close", "open-append-close")
 }
 
 

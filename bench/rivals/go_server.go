@@ -1,4 +1,4 @@
-// Go's echo servers: net, crypto/tls, net/http; a goroutine for each connection. Run with GOMAXPROCS=1.
+// Go's echo servers: net, crypto/tls, net/http; a goroutine for each connection. Run with GOMAXPROCS=1 in most rows.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 )
 
 var form = flag.String("form", "protocol", "")
@@ -19,6 +20,9 @@ var path = flag.String("path", "", "")
 var pem = flag.String("tls", "", "")
 var size = flag.Int("size", 1024, "")
 var loop = flag.String("loop", "", "")
+
+// Goroutines run on as many CPUs as GOMAXPROCS says; there are no workers.
+var workers = flag.Int("workers", 1, "")
 
 func announce(port int) { fmt.Printf("ready %d\n", port) }
 
@@ -73,8 +77,9 @@ func serveDatagrams() {
 
 func page(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
+		// io.ReadAll would begin with 512 bytes and grow; the length is known.
+		body := make([]byte, r.ContentLength)
+		if _, err := io.ReadFull(r.Body, body); err != nil {
 			return
 		}
 		w.Header().Set("Content-Type", "application/octet-stream")
@@ -82,10 +87,22 @@ func page(w http.ResponseWriter, r *http.Request) {
 		w.Write(body)
 		return
 	}
-	count, err := strconv.Atoi(r.URL.Path[1:])
+	path, isSession := strings.CutPrefix(r.URL.Path[1:], "session/")
+	count, err := strconv.Atoi(path)
 	if err != nil {
 		http.NotFound(w, r)
 		return
+	}
+	if isSession {
+		cookie, err := r.Cookie("session")
+		if err != nil {
+			http.Error(w, "no session", http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Cache-Control", "private, no-cache")
+		w.Header().Set("Vary", "Cookie, Accept-Encoding")
+		w.Header().Set("Etag", `"5d8c72a5edda8"`)
+		w.Header().Set("Set-Cookie", "session="+cookie.Value+"; Path=/; HttpOnly; SameSite=Lax")
 	}
 	w.Header().Set("Content-Type", "text/plain")
 	w.Header().Set("Content-Length", strconv.Itoa(count))
@@ -107,6 +124,10 @@ func main() {
 		listener, err = net.Listen("tcp4", "127.0.0.1:0")
 		must(err)
 		port = listener.Addr().(*net.TCPAddr).Port
+	}
+	if *form == "http" && *pem != "" {
+		announce(port)
+		must(http.ServeTLS(listener, http.HandlerFunc(page), *pem, *pem))
 	}
 	if *pem != "" {
 		certificate, err := tls.LoadX509KeyPair(*pem, *pem)

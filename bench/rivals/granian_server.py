@@ -1,4 +1,4 @@
-"""granian, one worker with one thread for its I/O: ASGI on uvloop, WSGI, or the files under `--path`."""
+"""granian, one thread for its I/O in each worker: ASGI on uvloop, WSGI, or the files under `--path`."""
 
 # mypy: disable-error-code="import-untyped,import-not-found"
 # A rival may be missing.
@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from granian import Granian
-from granian.constants import Interfaces, Loops
+from granian.constants import HTTPModes, Interfaces, Loops
 
 from bench.rivals import endpoint
 from bench.rivals.http_apps import APPS
@@ -25,8 +25,12 @@ def main() -> None:
         address="127.0.0.1",
         port=port,
         interface=Interfaces(app.interface),
-        workers=1,
+        workers=where.workers,
         loop=Loops.uvloop,
+        # By default it looks for HTTP/2 in the first bytes of each connection.
+        http=HTTPModes.http2 if where.tls else HTTPModes.http1,
+        ssl_cert=Path(where.tls) if where.tls else None,
+        ssl_key=Path(where.tls) if where.tls else None,
         log_enabled=False,
         websockets=where.form == "websocket",
         backlog=endpoint.BACKLOG,

@@ -275,13 +275,16 @@ RIVALS: dict[str, Callable[[], Threads]] = {
 }
 
 
-def timed(operation: Callable[[int], None], count: int) -> dict[str, float]:
-    """Nanoseconds per operation, wall and CPU."""
+def timed(operation: Callable[[int], None], count: int, least_s: float) -> dict[str, float]:
+    """Nanoseconds per operation, wall and CPU; the operations are repeated until they took `least_s`."""
     operation(max(20, count // 20))
+    done = 0
     begin, cpu = time.perf_counter_ns(), time.process_time_ns()
-    operation(count)
+    while not done or time.perf_counter_ns() - begin < least_s * 1e9:
+        operation(count)
+        done += count
     wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
-    return {"ns_per_op": wall / count, "cpu_ns_per_op": used / count, "ops": float(count)}
+    return {"ns_per_op": wall / done, "cpu_ns_per_op": used / done, "ops": float(done)}
 
 
 def memory(rival: Threads, count: int) -> dict[str, float]:
@@ -308,9 +311,10 @@ if __name__ == "__main__":
     parser.add_argument("--rival", required=True)
     parser.add_argument("--operation", required=True)
     parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--seconds", type=float, default=0.0, help="the operations are repeated for at least this long")
     asked = parser.parse_args()
     chosen = RIVALS[asked.rival]()
     if asked.operation == "parked":
         hand_over(memory(chosen, asked.count))
     else:
-        hand_over(timed(getattr(chosen, asked.operation), asked.count))
+        hand_over(timed(getattr(chosen, asked.operation), asked.count, asked.seconds))

@@ -14,6 +14,9 @@ MODULES = {
     "uvloop": "uvloop",
     "uvloop-again": "uvloop",
     "rloop": "rloop",
+    "blazio": "blazio",
+    "zloop": "zloop",
+    "zuvloop": "zuvloop",
     "oneloop": "oneloop",
 }
 

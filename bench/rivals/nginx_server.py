@@ -1,4 +1,8 @@
-"""nginx with one process. It serves the files in the folder `--path`, which also contains its own files."""
+"""nginx with one process. It serves the files in the folder `--path`, which also contains its own files.
+
+With `--program cached` it keeps files open and sends without TCP_CORK: its fastest settings for small files. It then
+serves an old file for up to a minute after the file was replaced, which oneloop and the plain settings do not.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ events {{ worker_connections 20000; }}
 http {{
     access_log off;
     sendfile on;
-    tcp_nopush on;
+    {files}
     keepalive_timeout {keep_alive_s};
     keepalive_requests 1000000000;
     default_type text/plain;
@@ -33,6 +37,10 @@ http {{
     }}
 }}
 """
+PROGRAMS = {
+    "usual": "tcp_nopush on;",
+    "cached": "tcp_nopush off; open_file_cache max=1000 inactive=60s; open_file_cache_valid 60s;",
+}
 
 
 def main() -> None:
@@ -42,7 +50,13 @@ def main() -> None:
         raise SystemExit("nginx is not installed")
     port = endpoint.free_port()
     config = Path(where.path) / "nginx.conf"
-    text = CONFIG.format(folder=where.path, port=port, keep_alive_s=endpoint.KEEP_ALIVE_S, backlog=endpoint.BACKLOG)
+    text = CONFIG.format(
+        folder=where.path,
+        port=port,
+        keep_alive_s=endpoint.KEEP_ALIVE_S,
+        backlog=endpoint.BACKLOG,
+        files=PROGRAMS[where.program],
+    )
     config.write_text(text)
     endpoint.announce_when_served(port)
     os.execv(program, [program, "-p", where.path, "-c", str(config), "-e", f"{where.path}/error.log"])

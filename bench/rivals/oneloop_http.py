@@ -15,8 +15,12 @@ def main() -> None:
     where = endpoint.parse()
     options = ["--no-access-log", "--log-level", "error", "--timeout-keep-alive", str(endpoint.KEEP_ALIVE_S)]
     options += ["--backlog", str(endpoint.BACKLOG), *PROGRAMS[where.program]]
+    if where.workers > 1:
+        options += ["--workers", str(where.workers)]
     if where.form == "static":
         options += ["--static", f"/static={where.path}/static"]
+    if where.tls:
+        options += ["--ssl-certfile", where.tls]
     number = endpoint.hand_over_listener(where)
     os.execv(
         sys.executable,

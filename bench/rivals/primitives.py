@@ -1,7 +1,8 @@
 """Operations of the loop, measured in the program; the same program for every asyncio loop.
 
 Each function takes the loop, a number of operations and a stopwatch, which it runs only during the operations. It
-returns the number of operations.
+returns the number of operations. The window ends when the loop has nothing left to do (`Stopwatch.stop_at_rest`). The
+operations of timers are in `timer_primitives`.
 """
 
 from __future__ import annotations
@@ -9,36 +10,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable
 
 from bench.rivals import loops
 from bench.rivals.report_line import hand_over
+from bench.rivals.stopwatch import Stopwatch
+from bench.rivals.timer_primitives import call_later, call_later_make, cancel, fire, random_order, timeouts
 
 Loop = asyncio.AbstractEventLoop
-PENDING = 100_000
-
-
-class Stopwatch:
-    """Sums wall time and this process's CPU time between start and stop."""
-
-    def __init__(self) -> None:
-        self.wall_ns = self.cpu_ns = 0
-
-    def start(self) -> None:
-        self._cpu, self._wall = time.process_time_ns(), time.perf_counter_ns()
-
-    def stop(self) -> None:
-        self.wall_ns += time.perf_counter_ns() - self._wall
-        self.cpu_ns += time.process_time_ns() - self._cpu
-
-    def figures(self, count: int) -> dict[str, float]:
-        """Per operation."""
-        return {
-            "ns_per_op": self.wall_ns / count,
-            "cpu_ns_per_op": self.cpu_ns / count,
-            "ops": float(count),
-        }
 
 
 async def call_soon(loop: Loop, count: int, watch: Stopwatch) -> int:
@@ -57,79 +36,8 @@ async def call_soon(loop: Loop, count: int, watch: Stopwatch) -> int:
     watch.start()
     loop.call_soon(step)
     await done
-    watch.stop()
+    await watch.stop_at_rest()
     return count
-
-
-async def call_later(loop: Loop, count: int, watch: Stopwatch) -> int:
-    """A chain of due timers while 100,000 others are pending."""
-    pending = [loop.call_later(3600 + n * 1e-3, print) for n in range(PENDING)]
-    done = loop.create_future()
-    left = count
-
-    def step() -> None:
-        nonlocal left
-        left -= 1
-        if left:
-            loop.call_later(0, step)
-        else:
-            done.set_result(None)
-
-    watch.start()
-    loop.call_later(0, step)
-    await done
-    watch.stop()
-    for handle in pending:
-        handle.cancel()
-    return count
-
-
-async def call_later_make(loop: Loop, count: int, watch: Stopwatch) -> int:
-    """Creates timers that never become due, 100,000 at a time."""
-    times = max(1, count // PENDING)
-    for _ in range(times):
-        watch.start()
-        pending = [loop.call_later(3600 + n * 1e-3, print) for n in range(PENDING)]
-        watch.stop()
-        for handle in pending:
-            handle.cancel()
-        await asyncio.sleep(0)
-    return times * PENDING
-
-
-async def cancel(loop: Loop, count: int, watch: Stopwatch) -> int:
-    """Cancels 100,000 pending timers; includes the work of the loop in the following millisecond."""
-    times = max(1, count // PENDING)
-    for _ in range(times):
-        pending = [loop.call_later(3600 + n * 1e-3, print) for n in range(PENDING)]
-        watch.start()
-        for handle in pending:
-            handle.cancel()
-        await asyncio.sleep(1e-3)
-        watch.stop()
-    return times * PENDING
-
-
-async def fire(loop: Loop, count: int, watch: Stopwatch) -> int:
-    """100,000 timers with different deadlines, created in random order, that all become due."""
-    times = max(1, count // PENDING)
-    for _ in range(times):
-        done = loop.create_future()
-        left = PENDING
-
-        def step() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                done.set_result(None)  # noqa: B023 - awaited below, in the same round
-
-        watch.start()
-        now = loop.time()
-        for n in range(PENDING):
-            loop.call_at(now + (n * 7919 % PENDING) * 1e-7, step)
-        await done
-        watch.stop()
-    return times * PENDING
 
 
 async def sleep_zero(loop: Loop, count: int, watch: Stopwatch) -> int:
@@ -142,7 +50,7 @@ async def sleep_zero(loop: Loop, count: int, watch: Stopwatch) -> int:
 
     watch.start()
     await asyncio.gather(*(spin() for _ in range(10)))
-    watch.stop()
+    await watch.stop_at_rest()
     return each * 10
 
 
@@ -155,7 +63,7 @@ async def create_task(loop: Loop, count: int, watch: Stopwatch) -> int:
     watch.start()
     for _ in range(count):
         await loop.create_task(nothing())
-    watch.stop()
+    await watch.stop_at_rest()
     return count
 
 
@@ -177,7 +85,7 @@ async def future_wakeup(loop: Loop, count: int, watch: Stopwatch) -> int:
         ping.set_result(None)
         await pong
         pong = loop.create_future()
-    watch.stop()
+    await watch.stop_at_rest()
     await task
     return 2 * count
 
@@ -196,7 +104,7 @@ async def queue(loop: Loop, count: int, watch: Stopwatch) -> int:
     for number in range(count):
         there.put_nowait(number)
         await back.get()
-    watch.stop()
+    await watch.stop_at_rest()
     await task
     return 2 * count
 
@@ -220,7 +128,7 @@ async def call_soon_threadsafe(loop: Loop, count: int, watch: Stopwatch) -> int:
     watch.start()
     thread.start()
     await done
-    watch.stop()
+    await watch.stop_at_rest()
     thread.join()
     return count
 
@@ -235,7 +143,7 @@ async def executor(loop: Loop, count: int, watch: Stopwatch) -> int:
     watch.start()
     for _ in range(count):
         await loop.run_in_executor(None, nothing)
-    watch.stop()
+    await watch.stop_at_rest()
     return count
 
 
@@ -244,9 +152,11 @@ Operation = Callable[[Loop, int, Stopwatch], Awaitable[int]]
 #: Operation -> the function and the number of operations for a stable figure.
 OPERATIONS: dict[str, tuple[Operation, int]] = {
     "call_soon": (call_soon, 400_000),
-    "call_later": (call_later, 200_000),
+    "call_later": (call_later, 50_000),
     "call_later_make": (call_later_make, 200_000),
     "cancel": (cancel, 200_000),
+    "timeouts": (timeouts, 200_000),
+    "random_order": (random_order, 200_000),
     "fire": (fire, 200_000),
     "sleep_zero": (sleep_zero, 300_000),
     "create_task": (create_task, 100_000),
@@ -255,6 +165,10 @@ OPERATIONS: dict[str, tuple[Operation, int]] = {
     "call_soon_threadsafe": (call_soon_threadsafe, 200_000),
     "executor": (executor, 10_000),
 }
+
+
+#: Not repeated: they leave cancelled timers behind, and a loop that keeps those would be slower with every repetition.
+ONCE = frozenset({"call_later", "call_later_make", "cancel", "timeouts"})
 
 
 def make_close(name: str, count: int, watch: Stopwatch) -> int:
@@ -270,12 +184,15 @@ def make_close(name: str, count: int, watch: Stopwatch) -> int:
     return count
 
 
-async def timed(operation: Operation, count: int) -> dict[str, float]:
-    """A shorter run to warm up, then the measured one."""
+async def timed(operation: Operation, count: int, least_s: float) -> tuple[dict[str, float], list[str]]:
+    """A shorter run to warm up, then as many as take `least_s` together. Returns their figures and notes."""
     loop = asyncio.get_running_loop()
     await operation(loop, max(10, count // 20), Stopwatch())
     watch = Stopwatch()
-    return watch.figures(await operation(loop, count, watch))
+    done = await operation(loop, count, watch)
+    while watch.wall_ns < least_s * 1e9:
+        done += await operation(loop, count, watch)
+    return watch.figures(done), list(dict.fromkeys(watch.notes))
 
 
 def main() -> None:
@@ -283,20 +200,23 @@ def main() -> None:
     parser.add_argument("--loop", required=True)
     parser.add_argument("--operation", required=True)
     parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--seconds", type=float, default=0.0, help="the operations are repeated for at least this long")
     options = parser.parse_args()
     if options.operation == "make_close":
         make_close(options.loop, 10, Stopwatch())
-        watch = Stopwatch()
-        hand_over(watch.figures(make_close(options.loop, options.count, watch)))
+        watch, done = Stopwatch(), 0
+        while not done or watch.wall_ns < options.seconds * 1e9:
+            done += make_close(options.loop, options.count, watch)
+        hand_over(watch.figures(done))
         return
     operation, _ = OPERATIONS[options.operation]
-    figures: dict[str, float] = {}
+    found: list[tuple[dict[str, float], list[str]]] = []
 
     async def run() -> None:
-        figures.update(await timed(operation, options.count))
+        found.append(await timed(operation, options.count, 0.0 if options.operation in ONCE else options.seconds))
 
     loops.run(run(), options.loop)
-    hand_over(figures)
+    hand_over(*found[0])
 
 
 if __name__ == "__main__":

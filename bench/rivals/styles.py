@@ -1,5 +1,6 @@
-"""One small job in six styles: threads, processes, asyncio, uvloop, oneloop's coroutines, oneloop's green threads.
+"""One small job in eight styles: threads, processes, asyncio, uvloop, oneloop's coroutines and its green threads.
 
+The last two have both the client that their users have today, and oneloop's own.
 The job `statuses` requests 31 URLs and counts the statuses; `days` requests 365 days of a JSON API and sums them.
 Each style is typical for its users: `requests` for blocking calls, aiohttp for awaited ones, and as many concurrent
 requests as the style allows.
@@ -21,7 +22,10 @@ from typing import Any
 from bench.rivals import loops
 from bench.rivals.report_line import hand_over
 
-STYLES = ("threads", "processes", "asyncio", "uvloop", "oneloop coroutines", "oneloop green")
+OWN_COROUTINES, OWN_GREEN = "oneloop coroutines, its client", "oneloop green, its client"
+STYLES = (
+    "threads", "processes", "asyncio", "uvloop", "oneloop coroutines", OWN_COROUTINES, "oneloop green", OWN_GREEN,
+)  # fmt: skip
 """The order of display."""
 THREADS = 32
 PROCESSES = 16
@@ -82,12 +86,45 @@ def on_loop(name: str) -> Callable[[list[str]], list[Answer]]:
     return run
 
 
+def with_own_client(urls: list[str]) -> list[Answer]:
+    import oneloop
+    from oneloop.http import AsyncClient, Limits
+
+    async def ask_all() -> list[Answer]:
+        async def ask_one(url: str) -> Answer:
+            answer = await client.get(url)
+            return answer.status_code, answer.json() if "/days/" in url else answer.content
+
+        async with AsyncClient(limits=Limits(AT_ONCE, AT_ONCE), timeout=30) as client:
+            return await asyncio.gather(*map(ask_one, urls))
+
+    return oneloop.run(ask_all())
+
+
+def with_own_client_in_green_threads(urls: list[str]) -> list[Answer]:
+    from oneloop.green.pool import Pool
+    from oneloop.http import Client, Limits
+
+    def ask_one(url: str) -> Answer:
+        answer = client.get(url)
+        return answer.status_code, answer.json() if "/days/" in url else answer.content
+
+    with Client(limits=Limits(AT_ONCE, AT_ONCE), timeout=30) as client:
+        return list(Pool(AT_ONCE).map(ask_one, urls))
+
+
 LOOPS = {"asyncio": "asyncio", "uvloop": "uvloop", "oneloop coroutines": "oneloop"}
+_LIBRARIES = {
+    OWN_COROUTINES: ("oneloop.loop", "oneloop.http.client.async_client"),
+    OWN_GREEN: ("oneloop.green.pool", "oneloop.http.client.sync_client"),
+}
 PROGRAMS: dict[str, Callable[[list[str]], list[Answer]]] = {
     "threads": in_threads,
     "processes": in_processes,
     **{style: on_loop(name) for style, name in LOOPS.items()},
+    OWN_COROUTINES: with_own_client,
     "oneloop green": in_green_threads,
+    OWN_GREEN: with_own_client_in_green_threads,
 }
 
 
@@ -123,7 +160,8 @@ def main() -> None:
 
         monkey.patch_all()
     # The client and the loop are already imported, as in a long-running program. Processes import the client again.
-    __import__("aiohttp" if asked.style in LOOPS else "requests")
+    for name in _LIBRARIES.get(asked.style, ("aiohttp",) if asked.style in LOOPS else ("requests",)):
+        __import__(name)
     if asked.style in LOOPS:
         loops.factory(LOOPS[asked.style])
     kind = "days/" if asked.job == "days" else ""

@@ -1,4 +1,4 @@
-"""Programs that check a list of URLs: `oneloop.check` on a loop, a bare aiohttp loop, and others' commands.
+"""Programs that check a list of URLs: `oneloop.check`, bare aiohttp on a loop, and others' commands.
 
 Each counts the statuses and reports its CPU time per URL. For the programs that use a library, only the work is
 measured; for commands, the whole process.

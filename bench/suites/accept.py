@@ -1,4 +1,10 @@
-"""accept: connect, echo one message, close; cost per connection. Either the server or the client closes."""
+"""accept: connect, echo one message, close; cost per connection. Either the server or the client closes.
+
+Both sides: accept, receive one message, write it back, and close or see the close.
+Kept: the listening socket.
+Thrown away: each connection with everything that belongs to it.
+Window: the generator's closed loop of fixed length, on a CPU of its own, until the server rests.
+"""
 
 from __future__ import annotations
 

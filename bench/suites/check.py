@@ -1,4 +1,10 @@
-"""check: a test of the benchmarks. The ratio of uvloop under two names must be 1.00 within the printed spread."""
+"""check: a test of the benchmarks. The ratio of uvloop under two names must be 1.00 within the printed spread.
+
+Both sides: the same program on uvloop under two names.
+Kept: as in `tcp` and `primitives`.
+Thrown away: as there.
+Window: as there.
+"""
 
 from __future__ import annotations
 

@@ -17,6 +17,19 @@ from bench.timed import measure_program, python_module
 ON_THREADS = f"{SUBJECT} on threads"
 #: Rivals that pass each call to a thread: the number of their calls is divided by this.
 SLOW = {"executor": 20, "aiofiles": 20, "aiofile": 20}
+#: Rivals that are packages of these names.
+PACKAGES = ("aiofiles", "aiofile", "libaio", "turbofile", "asyncfiles")
+#: The reasons why rivals do not have a work.
+CANNOT = {
+    ("stat", "turbofile"): "turbofile has no stat",
+    ("stat", "asyncfiles"): "asyncfiles has no stat",
+    ("readline", "asyncfiles"): "asyncfiles has no readline",
+    ("long-line", "asyncfiles"): "asyncfiles has no readline",
+    ("lines-as-they-are", "asyncfiles"): "asyncfiles has no newline",
+    ("append-flush", "asyncfiles"): "asyncfiles has no flush",
+    ("text-append", "asyncfiles"): "asyncfiles has no buffer",
+    ("line-append", "asyncfiles"): "asyncfiles has no buffer",
+}
 ENVIRONMENT = {SUBJECT: {}, ON_THREADS: {"ONELOOP_FILES": "threads"}}
 
 
@@ -30,6 +43,8 @@ class FileCall:
         rounds: number of calls; fewer for the slow rivals.
         per_round: operations per call.
         wanted: the target for oneloop.
+        repeats: whether the calls are repeated until they took the duration; not if that would read behind the end of
+            the file, or write much.
         cannot: the reasons why rivals do not have this work.
     """
 
@@ -41,19 +56,21 @@ class FileCall:
     unit: str = "time per call"
     per_round: int = 1
     descriptors: int = 0
-    rivals: tuple[str, ...] = ("open", "executor", "aiofiles", "aiofile", SUBJECT)
+    repeats: bool = True
+    rivals: tuple[str, ...] = ("open", "executor", "aiofiles", "aiofile", "turbofile", "asyncfiles", SUBJECT)
     cannot: tuple[tuple[str, str], ...] = ()
 
     def measured(self, rival: str, settings: Settings) -> Sample:
         """One run of one rival's program. Raises RivalMissingError, RivalFailedError."""
-        reason = dict(self.cannot).get(rival)
+        reason = dict(self.cannot).get(rival) or CANNOT.get((self.work, rival))
         if reason:
             raise RivalMissingError(reason)
         module = rival.partition(" on ")[0]
-        if module in ("aiofiles", "aiofile", "libaio", SUBJECT) and not has_module(module):
+        if module in (*PACKAGES, SUBJECT) and not has_module(module):
             raise RivalMissingError(f"{module} is not installed")
         rounds = max(1, settings.scaled(self.rounds) // SLOW.get(rival, 1))
         args = ["--rival", module, "--work", self.work, "--rounds", str(rounds), "--per-round", str(self.per_round)]
+        args += ["--seconds", str(settings.duration_s)] if self.repeats else []
         if self.descriptors:
             args += ["--descriptors", str(self.descriptors)]
         argv = python_module("file_calls_program", *args, self.path())

@@ -2,6 +2,13 @@
 
 The talk measured the seconds for a fixed number of messages. Here these seconds are computed from the rate in a
 measured window, so that long runs are not needed. They are shown with the CPU time.
+
+Both sides: the same functions with each library's threads: green threads, tasks, or threads of the system
+(`bench.rivals.green_primitives`). In the rows of servers, a green thread or goroutine for each connection, a protocol
+on the asyncio loops.
+Kept: the connections or the parked threads.
+Thrown away: threads that have ended, messages that were sent.
+Window: a fixed number of operations, repeated for at least `--duration`; for servers as in `tcp`.
 """
 
 from __future__ import annotations
@@ -155,6 +162,7 @@ def _primitive_case(options: Options, operation: str) -> Case:
         if reason:
             raise RivalMissingError(reason)
         args = ["--rival", rival, "--operation", operation, "--count", str(settings.scaled(count))]
+        args += ["--seconds", str(settings.duration_s)]
         return measure_program(python_module("green_primitives", *args), settings)
 
     return Case(
@@ -173,9 +181,11 @@ def _primitive_case(options: Options, operation: str) -> Case:
 def cases(options: Options) -> list[Case]:
     if options.quick:
         return [_primitive_case(options, "switch")]
+    # Threads need minutes for 2000 connections.
+    workers = 200 if options.core else 2000
     return [
         _talk_case(options, "protocol", 1000, 1_000_000, "talk 1: echo, 1000 connections"),
-        _talk_case(options, "work", 2000, 100_000, "talk 2: CPU work, 2000 connections"),
+        _talk_case(options, "work", workers, 100_000, f"talk 2: CPU work, {workers} connections"),
         *(_echo_case(options, count) for count in options.pick_connections(10, 100, 1000)),
         _idle_case(options, 2000),
         *(_primitive_case(options, operation) for operation in OPERATIONS),

@@ -1,7 +1,15 @@
 """http: servers of ASGI, WSGI and WebSocket applications, every byte of every body checked.
 
 Each case names the rivals for its ratios; the remark gives the target for oneloop. Cases of memory or delays (idle
-connections, slow readers, answers before the end of a computation) are in `http_patience`.
+connections, slow readers, answers before the end of a computation) are in `http_patience`, requests of browsers and
+two CPUs in `http_cores`, two workers against one in `http_workers`, the start of a server in `http_start`.
+
+Both sides: the same ASGI or WSGI application; aiohttp, httptools, websockets, tornado, Node and Go have handlers that
+make the same responses. They parse the request, make the body anew and send it with its length. The bare httptools
+protocol and the floor make no ASGI scope.
+Kept: the connections, except in the rows with a connection for each request.
+Thrown away: each request and its response.
+Window: the generator's closed loop of fixed length, on a CPU of its own, until the server rests.
 """
 
 from __future__ import annotations
@@ -12,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.catalogue import FLOOR, SUBJECT, Serve
-from bench.http_servers import NGINX, SUBJECT_GREEN, SUBJECT_THREADS, start
+from bench.http_servers import NGINX, NGINX_CACHED, SUBJECT_GREEN, SUBJECT_THREADS, start
 from bench.model import Case, Sample, Settings
 from bench.served import Load, measure_server
-from bench.suites import http_first_byte, http_patience
+from bench.suites import http_cores, http_first_byte, http_patience, http_start, http_workers
 from bench.suites.options import LOOP_RIVALS, Options, size_text
 
 UVICORN = "uvicorn on uvloop"
@@ -57,10 +65,11 @@ class Row:
 
 
 ON_LOOPS = tuple(f"{program} on {loop}" for program in ("httptools", "aiohttp", "uvicorn") for loop in LOOP_RIVALS)
+ASGI_RIVALS = ("granian", "fastpysgi", "socketify", "uvicorn-zttp on uvloop")
 ASGI = Row(
     "ASGI",
     Serve("http"),
-    (FLOOR, SUBJECT, *ON_LOOPS, "granian", "hypercorn on uvloop", "tornado", "node", "go"),
+    (FLOOR, SUBJECT, *ON_LOOPS, *ASGI_RIVALS, "hypercorn on uvloop", "tornado", "node", "go"),
     "1 KiB at most 0.75 x go, 0.65 x granian, 0.45 x uvicorn on uvloop (9 us); 10 and 100 KiB at most 0.80 x go",
     beside=(UVICORN, "granian", "go"),
 )
@@ -106,7 +115,16 @@ WEBSOCKET = Row(
     beside=(UVICORN, "granian"),
     unit="CPU per message",
 )
-WSGI_RIVALS = (SUBJECT_THREADS, SUBJECT_GREEN, "granian", "gunicorn-gthread", "gunicorn-gevent", "pywsgi")
+WSGI_RIVALS = (
+    SUBJECT_THREADS,
+    SUBJECT_GREEN,
+    "granian",
+    "fastpysgi",
+    "socketify",
+    "gunicorn-gthread",
+    "gunicorn-gevent",
+    "pywsgi",
+)
 WSGI = Row(
     "WSGI",
     Serve("wsgi"),
@@ -118,7 +136,7 @@ WSGI = Row(
 FASTAPI = Row(
     "FastAPI hello",
     Serve("fastapi"),
-    (SUBJECT, UVICORN, OURS_UNDER_UVICORN, "granian", "hypercorn on uvloop"),
+    (SUBJECT, UVICORN, OURS_UNDER_UVICORN, *ASGI_RIVALS, "hypercorn on uvloop"),
     "",
     beside=("granian",),
 )
@@ -151,18 +169,19 @@ def _static_case(options: Options, size: int, connections: int) -> Case:
         params={"form": "static", "size": size, "connections": connections},
         metric="server_cpu_ns",
         unit="CPU per request",
-        rivals=options.pick_rivals((SUBJECT, NGINX, "granian")),
+        rivals=options.pick_rivals((SUBJECT, NGINX, NGINX_CACHED, "granian")),
         measure=measure,
-        remark="the file is in the page cache; nginx with sendfile; oneloop's target: at most 1.3 x nginx",
+        remark="the file is in the page cache; nginx with sendfile, nginx-cached with open_file_cache and without "
+        "tcp_nopush, so that it serves a replaced file for up to a minute; oneloop's target: at most 1.3 x nginx",
         baseline=NGINX,
-        beside=("granian",),
+        beside=(NGINX_CACHED, "granian"),
     )
 
 
 def _asgi(options: Options) -> list[Case]:
     """1 KiB on few and on many connections, larger responses on few."""
     found = []
-    for size in options.pick_sizes(KIB, 10 * KIB, 100 * KIB):
+    for size in options.pick_sizes(KIB, 10 * KIB, 100 * KIB, core=(KIB, 100 * KIB)):
         natural = (10, 100, 300) if size == KIB else (10, 100)
         found += [ASGI.case(options, Load("http", size, count)) for count in options.pick_connections(*natural)]
     return found
@@ -179,7 +198,7 @@ def _wsgi(options: Options) -> list[Case]:
 def _messages(options: Options, row: Row, mode: str, *sizes: int) -> list[Case]:
     return [
         row.case(options, Load(mode, size, count))
-        for size in options.pick_sizes(*sizes)
+        for size in options.pick_sizes(*sizes, core=sizes[:1])
         for count in options.pick_connections(10)
     ]
 
@@ -202,6 +221,9 @@ def _others(options: Options) -> list[Case]:
         *(_static_case(options, size, 10) for size in options.pick_sizes(10 * KIB)),
         *_messages(options, CLOSING, "once", KIB),
         *(row.case(options, load, f"{row.what}, {load.connections} connections") for row, load in hello),
+        *http_cores.cases(options),
+        *http_workers.cases(options),
+        *http_start.cases(options),
         *http_patience.cases(options),
         *http_first_byte.cases(options),
     ]

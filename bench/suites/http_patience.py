@@ -2,6 +2,12 @@
 
 A server could be cheaper in the other rows by delaying responses, or by buffering everything that an application sends.
 These rows would show it.
+
+Both sides: the same ASGI or WSGI application; nginx serves a file of the same size.
+Kept: all connections, and what the server keeps for a client that does not read.
+Thrown away: in the rows with idle connections, each request and its response.
+Window: memory is read before the connections and when the server rests with all of them; delays are those of requests
+at a fixed, low rate.
 """
 
 from __future__ import annotations

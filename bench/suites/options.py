@@ -6,17 +6,33 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench.catalogue import FLOOR, SERVERS, SUBJECT, TLS_SERVERS, URING
+from bench.clients import COROUTINES, FACADE
 from bench.http_servers import HTTP_SERVERS
 
 #: A rival under a second name; measured only if it is named on the command line.
 LOOP_RIVALS = ("asyncio", "uvloop", "rloop", SUBJECT)
+#: Loops of 2026, each for one or two versions of Python; in the suites of the loop itself and of tcp.
+YOUNG_LOOPS = ("blazio", "zloop", "zuvloop")
 ALIASES = ("uvloop-again",)
 SERVER_RIVALS = tuple(name for name in SERVERS if name not in ALIASES)
 
 #: Rivals that are in no suite of servers.
-FILE_RIVALS = ("open", "executor", "aiofiles", "aiofile", "libaio", "fio")
+FILE_RIVALS = ("open", "os", "executor", "aiofiles", "aiofile", "libaio", "turbofile", "asyncfiles", "fio")
 HTTP_RIVALS = tuple(part for name in HTTP_SERVERS for part in name.split(" on "))
 URL_RIVALS = ("check", "aiohttp", "oneloop check", "muffet", "lychee", "linkchecker")
+CLIENT_RIVALS = (
+    "httpx",
+    "httpx2",
+    "requests",
+    "urllib3",
+    "niquests",
+    "pycurl",
+    "pyreqwest",
+    "wreq",
+    "rqx",
+    COROUTINES,
+    FACADE,
+)
 GREEN_RIVALS = ("threads", "select", "greenlet", "tasks")
 #: The rivals of a quick run, in addition to a suite's own.
 QUICK_RIVALS = {FLOOR, *TLS_SERVERS, "asyncio", "uvloop", SUBJECT, "granian", "open", "fio", "greenlet"}
@@ -46,6 +62,9 @@ class Options:
     def pick_rivals(self, offered: Iterable[str]) -> tuple[str, ...]:
         """The rivals to measure, in the suite's order, including second names of rivals."""
         rivals = tuple(offered)
+        if self.core and URING not in self.only:
+            # A second floor, and no rival.
+            rivals = tuple(name for name in rivals if name != URING)
         if self.only:
             extra = tuple(name for name in self.only if name in ALIASES and "uvloop" in rivals)
             chosen = tuple(name for name in rivals if {name, *_parts(name)} & set(self.only))
@@ -68,5 +87,17 @@ def size_text(size_bytes: int) -> str:
 
 
 ALL_RIVALS = tuple(
-    dict.fromkeys((*SERVERS, *TLS_SERVERS, *ALIASES, *FILE_RIVALS, *HTTP_RIVALS, *GREEN_RIVALS, *URL_RIVALS, URING))
+    dict.fromkeys(
+        (
+            *SERVERS,
+            *TLS_SERVERS,
+            *ALIASES,
+            *FILE_RIVALS,
+            *HTTP_RIVALS,
+            *GREEN_RIVALS,
+            *URL_RIVALS,
+            *CLIENT_RIVALS,
+            URING,
+        )
+    )
 )

@@ -1,4 +1,11 @@
-"""pipeline: the client sends 16 or 128 messages of 64 B in one write; the server answers each with a separate write."""
+"""pipeline: the client sends 16 or 128 messages of 64 B in one write; the server answers each with a separate write.
+
+Both sides: cut what came into messages and write each with a call of its own. Whether a library sends them together is
+its choice; every byte is checked.
+Kept: the connections, and the rest of a message that is not complete.
+Thrown away: each message, as soon as it is written.
+Window: the generator's closed loop of fixed length, on a CPU of its own, until the server rests.
+"""
 
 from __future__ import annotations
 

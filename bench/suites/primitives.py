@@ -1,4 +1,11 @@
-"""primitives: the loop's own operations, nanoseconds each; the floor is the same callbacks with no loop."""
+"""primitives: the loop's own operations, nanoseconds each; the floor is the same callbacks with no loop.
+
+Both sides: one program on all loops (`bench.rivals.primitives`, `timer_primitives`), whose docstrings say what each
+operation does. The floors do the same callbacks or coroutines without a loop.
+Kept: what the docstring of the operation says; otherwise nothing.
+Thrown away: handles, tasks and futures, as soon as they have run.
+Window: the operations, until the loop has nothing left to do (`bench.rivals.stopwatch`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,7 @@ from bench.catalogue import FLOOR, missing_reason
 from bench.model import Case, RivalMissingError, Sample, Settings
 from bench.process import native
 from bench.rivals.primitives import OPERATIONS
-from bench.suites.options import LOOP_RIVALS, Options
+from bench.suites.options import LOOP_RIVALS, YOUNG_LOOPS, Options
 from bench.timed import measure_program, python_module
 
 TITLES = {
@@ -14,6 +21,8 @@ TITLES = {
     "call_later": "call_later with 100,000 pending",
     "call_later_make": "call_later: making 100,000",
     "cancel": "cancel of 100,000",
+    "timeouts": "timeouts set and cancelled with 100,000 pending",
+    "random_order": "10,000 call_at in random order",
     "fire": "100,000 timers of different deadlines fire",
     "sleep_zero": "sleep(0) switch",
     "create_task": "create_task and await",
@@ -25,7 +34,7 @@ TITLES = {
 }
 FLOORS = {
     "call_soon": "the floor: the same callbacks, a Python deque, no loop",
-    "call_later": "the floor: a heap, a clock and closures in Rust, no Python",
+    "call_later": "the floor: timers that are due at once; a heap, a clock and closures in Rust, no Python",
     "sleep_zero": "the floor: the same coroutines, driven by send, no loop and no tasks",
     "create_task": "the floor: the same coroutines, driven by send, no loop and no tasks",
 }
@@ -47,10 +56,11 @@ def _case(options: Options, operation: str, count: int) -> Case:
         reason = missing_reason(rival)
         if reason:
             raise RivalMissingError(reason)
-        argv = python_module("primitives", "--loop", rival, *args)
+        argv = python_module("primitives", "--loop", rival, "--seconds", str(settings.duration_s), *args)
         return measure_program(argv, settings)
 
-    rivals = (FLOOR, *LOOP_RIVALS) if operation in FLOORS else LOOP_RIVALS
+    loops = (*LOOP_RIVALS, *YOUNG_LOOPS)
+    rivals = (FLOOR, *loops) if operation in FLOORS else loops
     return Case(
         suite="primitives",
         name=TITLES[operation],

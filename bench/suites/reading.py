@@ -1,6 +1,12 @@
 """reading: small reads of cached files, lines, gathered reads and stat; time and CPU time per operation.
 
 Reads from the disk and linux_aio's experiment are in the suite `files`.
+
+Both sides: the same call of each library (`bench.rivals.file_calls`); open() blocks, the executor passes the blocking
+call to a thread, the others are awaited.
+Kept: the open file in the rows of `readline` and of gathered reads; the results of gathered calls until the last.
+Thrown away: all other results, at once.
+Window: the calls, repeated for at least `--duration`; for awaited calls until the loop rests.
 """
 
 from __future__ import annotations
@@ -12,8 +18,10 @@ from bench.suites.file_call import FileCall
 from bench.suites.files import FOLDER, made
 from bench.suites.options import Options
 
-LINES = 60_000
+#: Of the file whose lines are read in one go, and of that whose lines are read by single calls.
+LINES, SINGLE_LINES = 12_000, 400_000
 FILES = 5000
+LONG_LINE = "readline of one line of {} MiB, r+"
 NO_LINES_AS_THEY_ARE = (("aiofile", "aiofile has no newline"),)
 
 
@@ -38,6 +46,10 @@ def _lines() -> str:
     return _written("few-lines.txt", (b"." * 79 + b"\n") * LINES)
 
 
+def _single_lines() -> str:
+    return _written("single-lines.txt", (b"." * 79 + b"\n") * SINGLE_LINES)
+
+
 def _line(mib: int) -> str:
     return _written(f"line-{mib}.txt", b"." * ((mib << 20) - 1) + b"\n")
 
@@ -56,7 +68,7 @@ def _many() -> str:
 def _long_line(mib: int) -> FileCall:
     return FileCall(
         "long-line",
-        f"readline of one line of {mib} MiB, r+",
+        LONG_LINE.format(mib),
         lambda: _line(mib),
         1,
         "linear cost (per MiB the same for 16 MiB as for one)",
@@ -73,7 +85,15 @@ CALLS = (
     FileCall("read-file", "read_file, 4 KiB", _small, 10_000, "1.0 x open()"),
     FileCall("open-read-close", "open, read 4 KiB, close", _small, 10_000, "1.4 x open()"),
     FileCall("open-read-close-text", "open, read 4 KiB of text, close", _small_text, 10_000, "1.5 x open()"),
-    FileCall("readline", "readline of 80 characters", _lines, LINES - 1, "0.25 us", unit="time per line"),
+    FileCall(
+        "readline",
+        "readline of 80 characters",
+        _single_lines,
+        SINGLE_LINES - 1,
+        "0.25 us",
+        unit="time per line",
+        repeats=False,
+    ),
     FileCall("lines", "lines of 80 characters", _lines, 1, "1.4 x open()", unit="time per line", per_round=LINES),
     FileCall(
         "lines-as-they-are",
@@ -104,6 +124,12 @@ CALLS = (
 )
 
 
+#: Variations of rows that a core run has.
+NOT_CORE = frozenset({LONG_LINE.format(16), 'lines of 80 characters, newline=""'})
+
+
 def cases(options: Options) -> list[Case]:
-    calls = CALLS[:2] if options.quick else CALLS
+    calls: tuple[FileCall, ...] = CALLS[:2] if options.quick else CALLS
+    if options.core:
+        calls = tuple(call for call in calls if call.name not in NOT_CORE)
     return [call.case("reading", options) for call in calls]

@@ -1,4 +1,11 @@
-"""scale: starting processes from a small and from a 256 MiB parent; resolving names."""
+"""scale: starting processes from a small and from a 256 MiB parent; resolving names.
+
+Both sides: start a process and wait for its status, one after the other, with the usual call of each library; or
+resolve a name and throw the result away. The floor calls posix_spawn and getaddrinfo.
+Kept: the memory of the large parent, which is written to once.
+Thrown away: each process and each result.
+Window: wall time of a fixed number of calls; it includes the work of the child.
+"""
 
 from __future__ import annotations
 

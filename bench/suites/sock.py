@@ -1,4 +1,10 @@
-"""sock: echo through sock_recv and sock_sendall, or the rival's own sockets."""
+"""sock: echo through sock_recv and sock_sendall, or the rival's own sockets.
+
+Both sides: `sock_recv` of up to 100 KiB into new bytes, then `sock_sendall`; other libraries with their own sockets.
+Kept: the connections, with a task or coroutine for each.
+Thrown away: each message, as soon as it is sent.
+Window: the generator's closed loop of fixed length, on a CPU of its own, until the server rests.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,12 @@
 """tls: echo through each rival's TLS, whole connections with their handshake, and the memory of idle connections.
 
 The generator uses rustls and offers one cipher suite and one key exchange, so that all servers do the same work.
+
+Both sides: as in `tcp` and `streams`, with the contexts that each library takes; the same certificate, cipher suite and
+key exchange for all. In the handshake rows a message is a whole connection.
+Kept: the connections, and each library's session tickets, as many as it sends by default.
+Thrown away: each message, as soon as it is written.
+Window: the generator's closed loop of fixed length, on a CPU of its own, until the server rests.
 """
 
 from __future__ import annotations
@@ -85,7 +91,7 @@ def _idle(options: Options) -> list[Case]:
     def measure(rival: str, settings: Settings) -> Sample:
         return measure_idle(rival, count, settings, serve=IDLE)
 
-    count = 200 if options.quick else 2000
+    count = 200 if options.quick else 500 if options.core else 2000
     return [
         Case(
             suite="tls",

@@ -1,4 +1,10 @@
-"""unix: the same echo on a Unix stream socket."""
+"""unix: the same echo on a Unix stream socket.
+
+Both sides: as in `tcp`, by the same programs on a Unix socket.
+Kept: the connections.
+Thrown away: each message, as soon as it is written.
+Window: the generator's closed loop of fixed length, on a CPU of its own, until the server rests.
+"""
 
 from __future__ import annotations
 

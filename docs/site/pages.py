@@ -15,13 +15,14 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Caption of a section of the navigation, and patterns of its pages.
 SECTIONS: dict[str, list[str]] = {
     "Tutorial": ["docs/tutorial/first-program.md", "docs/tutorial/*.md"],
-    "How to": ["docs/how-to/*.md"],
+    "Examples": ["examples/README.md", "examples/*/README.md"],
+    "How to": ["docs/how-to/choose.md", "docs/how-to/*.md"],
     "Recipes": ["docs/how-to/recipes/README.md", "docs/how-to/**/*.md"],
     "Reference": ["docs/reference/loop.md", "docs/reference/*.md", "docs/glossary.md"],
-    "Explanation": ["docs/explanation/*.md"],
+    "Explanation": ["docs/explanation/is-it-safe.md", "docs/explanation/*.md"],
     "Benchmarks": ["docs/benchmarks.md", "docs/benchmarks-method.md", "docs/benchmarks-raw.md"],
     "Design": ["ARCHITECTURE.md", "SAFETY.md", "docs/design/README.md", "docs/design/*.md"],
-    "The project": ["CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "docs/**/*.md"],
+    "The project": ["CONTRIBUTING.md", "CHANGELOG.md", "changes/README.md", "docs/*.md", "docs/**/*.md"],
 }
 
 #: Public modules, in the order of the API reference. tests/package/test_names.py checks their names.
@@ -30,8 +31,11 @@ MODULES = [
     "oneloop.files",
     "oneloop.tls",
     "oneloop.http",
+    "oneloop.http.logs",
+    "oneloop.gunicorn",
     "oneloop.check",
     "oneloop.testing",
+    "oneloop.stats_socket",
     "oneloop.aio",
     "oneloop.green",
     "oneloop.green.core",
@@ -48,7 +52,9 @@ MODULES = [
     "oneloop.green.waiter",
     "oneloop.green.watchers",
     "oneloop.compat",
+    "oneloop.compat.aiofiles",
     "oneloop.compat.gevent.modules",
+    "oneloop.compat.httpcore",
     "oneloop.compat.httptools",
     "oneloop.compat.httptools.parser",
     "oneloop.compat.linux_aio",
@@ -96,25 +102,35 @@ def api_pages() -> dict[str, str]:
     return pages
 
 
+def is_foreign(module: str, value: object) -> bool:
+    """Whether a facade passes on what is the original's."""
+    package = str(getattr(value, "__module__", "")).partition(".")[0]
+    return module.startswith("oneloop.compat.") and package == module.rpartition(".")[2]
+
+
 def _api_page(module: str, described: dict[int, str]) -> str:
     """One module. `described`: the page of each object by its id; an object that several modules export has one."""
     public = importlib.import_module(module)
     repeated = []
+    foreign = []
     for name in public.__all__:
         value = getattr(public, name)
-        if inspect.isclass(value) or inspect.isroutine(value):
+        if is_foreign(module, value):
+            foreign.append(name)
+        elif inspect.isclass(value) or inspect.isroutine(value):
             full_name = described.setdefault(id(value), f"{module}.{name}")
             if full_name != f"{module}.{name}":
                 repeated.append((name, full_name))
     lines = [module, "=" * len(module), "", f".. automodule:: {module}"]
     if module == "oneloop":
         lines.append(f"   :inherited-members: {', '.join(FOREIGN_BASES)}")
+    left_out = [*foreign, *(name for name, _ in repeated)]
+    if left_out:
+        lines += [f"   :exclude-members: {', '.join(left_out)}", ""]
     if repeated:
-        lines += [
-            f"   :exclude-members: {', '.join(name for name, _ in repeated)}",
-            "",
-            "Described on other pages:",
-            "",
-        ]
+        lines += ["Described on other pages:", ""]
         lines += [f"- ``{name}``: :py:obj:`{full_name}`" for name, full_name in repeated]
+    if foreign:
+        original = module.rpartition(".")[2]
+        lines += ["", f"Those of {original} itself: {', '.join(f'``{name}``' for name in foreign)}"]
     return "\n".join(lines) + "\n"

@@ -39,7 +39,7 @@ class DebugMixin:
             assert when is not None
             if method == "call_later":
                 when += self.time()
-            handle = asyncio.TimerHandle(when, callback, args, self, context)
+            handle = asyncio.TimerHandle(when, callback, args, self, context)  # pyright: ignore[reportArgumentType]
             handle._scheduled = True  # type: ignore[attr-defined]
             self._push_timer(when, handle)
         elif method == "call_soon":

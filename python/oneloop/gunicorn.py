@@ -2,7 +2,8 @@
 
 gunicorn's arbiter owns the sockets and handles the signals; each worker serves with `oneloop.http`. `Worker` runs WSGI
 requests in `--threads` threads. `GreenWorker` runs them in green threads and patches the standard library. gunicorn's
-settings for limits, timeouts, TLS, proxies and logs apply.
+settings for limits, timeouts, TLS, proxies and logs apply. Without `--access-logformat`, access lines have uvicorn's
+format.
 """
 
 from __future__ import annotations
@@ -14,16 +15,21 @@ import signal
 import ssl
 import sys
 import traceback
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from gunicorn.arbiter import Arbiter
+from gunicorn.glogging import Logger
 from gunicorn.workers import base
 
 from oneloop.http import logs
 from oneloop.http.application import LoadError, load
 from oneloop.http.lifespan import LifespanError
 from oneloop.http.listeners import Listener
-from oneloop.http.options import MOST_HEADERS, Given, Options
+from oneloop.http.logs import status_text
+from oneloop.http.options import MOST_HEADERS, Options
 from oneloop.http.server import Ending, Server
 from oneloop.loop import Loop
 
@@ -31,13 +37,60 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
+    from oneloop.http.access import Client, Headers
     from oneloop.http.application import Application
+    from oneloop.http.given import Given
 
 __all__ = ["GreenWorker", "Worker"]
 
 NOTIFY_S = 1.0
 
 log = logging.getLogger("oneloop.error")
+
+
+class Access:
+    """Passes responses to gunicorn's logger, which writes lines in the format of `--access-logformat`.
+
+    The fields of the response, `%({name}o)s`, are not known here and become `-`.
+
+    Args:
+        logger: gunicorn's logger.
+    """
+
+    def __init__(self, logger: Logger) -> None:
+        self._logger = logger
+
+    def __call__(
+        self,
+        client: Client,
+        method: str,
+        target: bytes,
+        http_version: str,
+        status: int,
+        body_bytes: int,
+        duration_s: float,
+        request_headers: Headers,
+        is_complete: bool = True,
+    ) -> None:
+        """Log a response. The arguments are those of an `AccessLog`."""
+        path, _, query = target.decode("latin-1").partition("?")
+        fields = [(name.decode("latin-1").upper(), value.decode("latin-1")) for name, value in request_headers]
+        environ = {
+            "REQUEST_METHOD": method or "-",
+            "RAW_URI": target.decode("latin-1") or "-",
+            "PATH_INFO": unquote(path, "latin-1"),
+            "QUERY_STRING": query,
+            "SERVER_PROTOCOL": f"HTTP/{http_version}" if http_version else "-",
+        }
+        if isinstance(client, tuple):
+            environ["REMOTE_ADDR"] = client[0]
+            if client[1] is not None:
+                environ["REMOTE_PORT"] = str(client[1])
+        environ |= {"HTTP_" + name.replace("-", "_"): value for name, value in fields}
+        response = SimpleNamespace(status=status_text(status), headers=[], sent=body_bytes)
+        request = SimpleNamespace(headers=fields)
+        took = timedelta(seconds=duration_s)
+        self._logger.access(response, request, environ, took)  # pyright: ignore[reportArgumentType]
 
 
 class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
@@ -86,6 +139,12 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
             logger.setLevel(theirs.level)
             logger.propagate = False
 
+    def _formats_access(self) -> bool:
+        """Return True if gunicorn's logger has to make the access lines: it has a format, or is not the usual one."""
+        setting = self.cfg.settings["access_log_format"]
+        is_usual = type(self.log).access is Logger.access and type(self.log).atoms is Logger.atoms
+        return setting.get() != setting.default or not is_usual
+
     def options(self) -> Options:
         """Return the server's options that correspond to gunicorn's settings."""
         cfg = self.cfg
@@ -97,7 +156,7 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
             "threads": max(cfg.threads, 1),
             # 0 means "no limit" in gunicorn.
             "max_headers": min(cfg.limit_request_fields or MOST_HEADERS, MOST_HEADERS),
-            "access_log": bool(self.log.access_log.handlers),
+            "access_log": bool(self.log.access_log.handlers) or self._formats_access(),
             "proxy_protocol": str(cfg.proxy_protocol) not in ("False", "off"),
         }
         if cfg.limit_request_line:
@@ -122,7 +181,12 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
         listeners = [Listener(getattr(one, "sock", one), str(one)) for one in self.sockets]
         server: Server
         server = Server(
-            app, self.options(), listeners, logs_records=True, on_limit=lambda why: self._end_at_limit(server, why)
+            app,
+            self.options(),
+            listeners,
+            logs_records=True,
+            log_response=Access(self.log) if self._formats_access() else None,
+            on_limit=lambda why: self._end_at_limit(server, why),
         )
         loop.add_signal_handler(signal.SIGTERM, self._end, server, Ending.FINISH)
         for number in (signal.SIGINT, signal.SIGQUIT):

@@ -15,13 +15,14 @@ import weakref
 from asyncio import base_events, constants, events
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from oneloop import _native, daemons, registry
+from oneloop import _native, registry
 from oneloop.debug import DebugMixin
+from oneloop.internals import Missing
+from oneloop.names import NamesMixin
 from oneloop.serving import ServingMixin
 from oneloop.signals import SignalMixin
 from oneloop.sockets import SocketMixin
-from oneloop.statistics import Statistics
-from oneloop.stock_streams import known as _known_streams  # noqa: F401 - reads a source file, so import it early
+from oneloop.stock_streams import known as _known_streams  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from oneloop.subprocess import SubprocessMixin
 from oneloop.transports import send_gathered
 from oneloop.unix import UnixMixin
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from contextvars import Context
 
     from oneloop.green.hub import Hub
+    from oneloop.statistics import Statistics
 
 T = TypeVar("T")
 
@@ -43,6 +45,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
     # The first base, because CPython searches the bases in order on every native call.
     _native.LoopCore,
     DebugMixin,
+    NamesMixin,
     SignalMixin,
     SocketMixin,
     ServingMixin,
@@ -80,21 +83,30 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         "_exception_handler",
         "_executor_shutdown_called",
         "_files",
+        "_has_own_executor",
         "_hub",
         "_internal_fds",
         "_listeners",
         "_old_agen_hooks",
         "_pidfds",
         "_ready",
+        "_resolver",
         "_scheduled",
+        "_shared",
         "_signal_handlers",
         "_ssock",
         "_task_factory",
         "_timer_cancelled_count",
         "_unix_server_sockets",
         "_watched_objects",
+        "_watches_signals",
         "slow_callback_duration",
     )
+
+    # BaseEventLoop's, which nothing here calls, and asyncio's selector.
+    _run_once: Any = Missing()
+    _process_events: Any = Missing()
+    _selector: Any = Missing()
 
     def __init__(self, *, virtual_time: bool = False) -> None:
         asyncio.BaseEventLoop.__init__(self)
@@ -102,16 +114,23 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         self._init_unix()
         self._init_sockets()
         self._init_subprocesses()
-        self._connecting: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        # Created for the first socket that the loop itself connects.
+        self._connecting: weakref.WeakSet[socket.socket] | None = None
         # Created on the first use of oneloop.files.
         self._files: _native.Files | None = None
+        # Created for the first name that a thread looks up.
+        self._resolver: _native.Files | None = None
+        self._has_own_executor = False
+        # Sockets from which other processes accept too, and what is called when this loop cannot accept a connection
+        # that it may have been told of, for a while or for ever: the kernel has told no other process.
+        self._shared: dict[socket.socket, Callable[[], None]] = {}
         # Created on the first use of oneloop.green. Assigned last: see `__del__`.
         self._hub: Hub | None = None
         registry.add(self)
 
     def __del__(self) -> None:
-        # If the constructor raised (a wrong argument), there is nothing to close or to warn about.
-        if hasattr(self, "_hub"):
+        # There is nothing to close or to warn about if it is closed, or if the constructor raised (a wrong argument).
+        if not self.is_closed() and hasattr(self, "_hub"):
             super().__del__()
 
     # -- running ---------------------------------------------------------------------------------
@@ -126,8 +145,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         self._check_running()
         self._set_coroutine_origin_tracking(self._debug)  # type: ignore[attr-defined]
         old_hooks = sys.get_asyncgen_hooks()
-        daemons.add(self)
-        restore_wakeup_fd = self._arm_wakeup_fd()
+        self._prepare_for_signals()
         try:
             sys.set_asyncgen_hooks(
                 firstiter=self._asyncgen_firstiter_hook,  # type: ignore[attr-defined]
@@ -137,10 +155,8 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
             self._run()
         finally:
             events._set_running_loop(None)
-            daemons.discard(self)
             self._set_coroutine_origin_tracking(False)  # type: ignore[attr-defined]
             sys.set_asyncgen_hooks(*old_hooks)
-            restore_wakeup_fd()
 
     def _check_running(self) -> None:
         self._check_process()
@@ -153,21 +169,34 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
 
         Raises:
             RuntimeError: the loop is running.
+            ValueError: the loop has signal handlers, and this is not the main thread. The loop is closed.
         """
         if self.is_running():
             raise RuntimeError("Cannot close a running event loop")
         if self.is_closed():
             return
-        self._close_signals()
+        try:
+            self._close_signals()
+        finally:
+            # The loop closes even if another thread calls this, which cannot remove signal handlers.
+            self._close_all()
+
+    def _close_all(self) -> None:
+        hub, self._hub = self._hub, None
+        # Asked first: the queue and the timers may have the only references to some of them.
+        waiting = [] if hub is None else hub.waiting()
         self._close_pidfds()
-        if self._files is not None:
-            self._files.shut()
+        for files in (self._files, self._resolver):
+            if files is not None:
+                files.shut()
         self._clear()
+        # A server that the program has dropped without closing it goes with its sockets, whose addresses are free then.
+        self._listeners.clear()
+        self._unix_server_sockets.clear()
         super().close()
         self._close_poller()
-        hub, self._hub = self._hub, None
         if hub is not None:
-            hub.let_go()
+            hub.let_go(waiting)
 
     def run_green(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, T]:
         """Call a function in a green thread of this loop. Await the result.
@@ -194,58 +223,28 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
 
     # The native core calls these two on the loop of a green hub.
 
-    def _is_alone(self) -> bool:
-        """Return True if no other thread can call into this loop."""
-        from oneloop.green.workers import idle_threads
+    def _is_alone(self, is_only_thread: bool, /) -> bool:
+        """Return True if no other thread and no signal handler can call into this loop.
 
-        if sys.version_info < (3, 12):
-            # Before Python 3.12 a thread that is still starting has the ident of the thread that created it, so that
-            # the dictionary below would have one entry for both.
-            return False
-        # All threads of the interpreter, including this one.
-        return len(sys._current_exceptions()) - 1 <= idle_threads()
+        Args:
+            is_only_thread: whether the interpreter has no other thread.
+        """
+        hub = self._hub
+        return hub is not None and hub.is_alone(is_only_thread)
 
     def _nothing_to_wait_for(self) -> None:
-        from oneloop.green.hub import get_hub
-
-        get_hub().refuse_to_sleep()
+        if self._hub is not None:
+            self._hub.refuse_to_sleep()
 
     def statistics(self) -> Statistics:
         """Return counters of the loop since it was created. They are always on and cost little."""
-        return Statistics(**self._counters())
+        from oneloop import statistics
+
+        return statistics.Statistics(**self._counters())
 
     def _write_to_self(self) -> None:
         # BaseEventLoop's signal handlers and shutdown_default_executor() call this to wake the loop.
         self.call_soon_threadsafe(_nothing)
-
-    # -- names -----------------------------------------------------------------------------------
-
-    async def getaddrinfo(
-        self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
-    ) -> Any:
-        """Like `socket.getaddrinfo`, in the executor. Numeric addresses are resolved without the executor.
-
-        The zone of an IPv6 address is kept (RFC 4007).
-
-        Raises:
-            socket.gaierror: as `socket.getaddrinfo`.
-        """
-        if _is_numeric(host) and (port is None or isinstance(port, int)):
-            try:
-                return socket.getaddrinfo(host, port, family, type, proto, flags | socket.AI_NUMERICHOST)
-            except socket.gaierror:
-                # It looks like an address and is not one: resolve it as a name.
-                pass
-        return await asyncio.BaseEventLoop.getaddrinfo(
-            self, host, port, family=family, type=type, proto=proto, flags=flags
-        )
-
-    async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
-        """Like `socket.getnameinfo`, in the executor. With NI_NUMERICHOST | NI_NUMERICSERV, without it."""
-        numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
-        if flags & numeric == numeric:
-            return socket.getnameinfo(sockaddr, flags)
-        return await asyncio.BaseEventLoop.getnameinfo(self, sockaddr, flags)
 
     # -- TLS -------------------------------------------------------------------------------------
 
@@ -273,6 +272,9 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
             server_hostname: the name that the peer's certificate must match (client only).
             ssl_handshake_timeout: in seconds; None is 60.
             ssl_shutdown_timeout: in seconds; None is 30.
+
+        Returns:
+            The TLS transport; None if the program closed `transport` before the handshake was complete.
 
         Raises:
             TypeError: a context or transport of another class.
@@ -315,7 +317,8 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
             for step in steps:
                 step.cancel()
             raise
-        return tls
+        # The program may have closed the transport in the meantime.
+        return tls._app_transport
 
     # -- BaseEventLoop's hooks: connections ------------------------------------------------------
 
@@ -325,6 +328,8 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         finally:
             # The arguments hold the exceptions of this attempt, whose tracebacks hold this frame: break the cycle.
             del args, kwargs
+        if self._connecting is None:
+            self._connecting = weakref.WeakSet()
         self._connecting.add(sock)
         return sock
 
@@ -336,7 +341,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
                 return protocol_factory()
             except BaseException:
                 # If the loop created the socket, the loop has to close it.
-                if sock in self._connecting:
+                if self._connecting is not None and sock in self._connecting:
                     sock.close()
                 raise
 
@@ -403,7 +408,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         ssl_shutdown_timeout: float | None = constants.SSL_SHUTDOWN_TIMEOUT,
         context: Context | None = None,
     ) -> None:
-        hand_over = None
+        hand_over = None  # pyright: ignore[reportAssignmentType, reportRedeclaration]
         if sslcontext is not None:
             keywords = {
                 "server": server,
@@ -417,7 +422,8 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
                 accepting = self._accept_tls(protocol_factory, conn, address, sslcontext, context=own, **keywords)
                 self.create_task(accepting, context=own)
 
-        listener = _native.Listener(self, sock, protocol_factory, server, hand_over, context)
+        is_shared = sock in self._shared
+        listener = _native.Listener(self, sock, protocol_factory, server, hand_over, context, is_shared=is_shared)
         self._listeners[sock] = listener
         listener.start()
 
@@ -429,9 +435,28 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
             self._forget_unix_socket(sock)
         finally:
             sock.close()
+        pass_on = self._shared.pop(sock, None)
+        if listener is not None and pass_on is not None:
+            pass_on()
 
     def _retry_accept(self, listener: _native.Listener) -> None:
-        self.call_later(ACCEPT_RETRY_DELAY_S, listener.start)
+        for sock, pass_on in self._shared.items():
+            if self._listeners.get(sock) is listener:
+                pass_on()
+        self.call_later(ACCEPT_RETRY_DELAY_S, self._start_again, listener)
+
+    def _look_for_connections(self) -> None:
+        """Accept connections that another process was told of and could not accept."""
+        for sock in self._shared:
+            if sock in self._listeners:
+                self._listeners[sock].renew()
+
+    def _start_again(self, listener: _native.Listener) -> None:
+        try:
+            listener.start()
+        except OSError:
+            # Still no memory (epoll_ctl(2)). Without another attempt the server would never accept again.
+            self._retry_accept(listener)
 
     async def _accept_tls(
         self,
@@ -490,15 +515,12 @@ def _nothing() -> None:
 os.register_at_fork(before=send_gathered)
 
 
-def _is_numeric(host: Any) -> bool:
-    """Return True if `host` can be a numeric address, with or without a zone (RFC 4007), that needs no look-up."""
-    if not isinstance(host, str) or not host:
-        return False
-    address, _, _zone = host.partition("%")
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, address)
-        except (OSError, ValueError):
-            continue
-        return True
-    return False
+def _open_stats_socket() -> None:
+    """Open the socket for `oneloop top` if the environment asks for it: a path, or 1 for the default path."""
+    if os.environ.get("ONELOOP_STATS_SOCKET", "0") not in ("", "0"):
+        from oneloop import stats_socket
+
+        stats_socket.open_as_environment_says()
+
+
+registry.call_with_first(_open_stats_socket)

@@ -1,7 +1,4 @@
-"""The loops of this process, numbered in the order in which they were made. Holds only weak references to them.
-
-When the first loop is made, the socket for `oneloop top` is opened if `ONELOOP_STATS_SOCKET` is set.
-"""
+"""The loops of this process, numbered in the order in which they were made. Holds only weak references to them."""
 
 from __future__ import annotations
 
@@ -11,17 +8,17 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oneloop.loop import Loop
 
-__all__ = ["VARIABLE", "add", "has_made_loops", "loops"]
-
-VARIABLE = "ONELOOP_STATS_SOCKET"
-"""The environment variable that enables the socket: a path, or 1 for the default path."""
+__all__ = ["add", "add_kind", "call_with_first", "follow_kinds", "has_made_loops", "loops"]
 
 _numbers = count(1)
 _loops: dict[int, weakref.ref[Loop]] = {}
 _made: list[int] = []
 """The number of the first loop."""
+_calls_with_first: list[Callable[[], None]] = []
 
 
 def add(loop: Loop) -> None:
@@ -30,10 +27,31 @@ def add(loop: Loop) -> None:
     _loops[number] = weakref.ref(loop, lambda _, number=number: _loops.pop(number, None))  # type: ignore[misc]
     if not _made:
         _made.append(number)
-        if os.environ.get(VARIABLE):
-            from oneloop import stats_socket
+        for call in _calls_with_first:
+            call()
 
-            stats_socket.open_as_environment_says()
+
+def call_with_first(function: Callable[[], None]) -> None:
+    """Call a function when the first loop of this process, or of a forked child, is made."""
+    _calls_with_first.append(function)
+
+
+_kinds: list[type] = []
+_followers: list[Callable[[type], None]] = []
+
+
+def add_kind(kind: type) -> None:
+    """Register a class of loops beside `oneloop.Loop`, when its module is imported."""
+    _kinds.append(kind)
+    for follower in _followers:
+        follower(kind)
+
+
+def follow_kinds(follower: Callable[[type], None]) -> None:
+    """Call a function with each class that is registered, now and later."""
+    _followers.append(follower)
+    for kind in _kinds:
+        follower(kind)
 
 
 def loops() -> list[tuple[int, Loop]]:

@@ -1,8 +1,10 @@
 """Signals: `add_signal_handler`, and a Ctrl-C that always wakes the loop.
 
-While a loop runs in the main thread, the interpreter writes the number of each signal to a socket
-that the loop watches (`signal.set_wakeup_fd`). A signal therefore always interrupts the poll.
-A wakeup descriptor that the program has set is not replaced.
+A signal interrupts a poll, but not one that is about to begin. So while a loop sleeps in the main thread, the
+interpreter writes the number of each signal to a socket that the loop watches (the wakeup descriptor: see
+`signal.set_wakeup_fd`). The native core sets it before a sleep and resets it afterwards, so the program does not see
+it. (Before Python 3.13 that is impossible: a loop then looks for signals every second.) It stays set only while the
+loop has signal handlers, as in asyncio. A wakeup descriptor that the program has set is not replaced by a sleep.
 
 This module binds the interpreter's functions at import, before monkey patching (`oneloop.green.monkey` or gevent's)
 can replace them.
@@ -11,34 +13,55 @@ can replace them.
 from __future__ import annotations
 
 import _socket
-import _thread
 import asyncio
+import contextlib
 import errno
 import os
 import signal
 import sys
-from asyncio.log import logger
 from typing import TYPE_CHECKING, Any
 
+from oneloop.interrupts import do_nothing, is_main_thread
+
+if sys.version_info >= (3, 13):
+    from oneloop._native import swap_wakeup_fd
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
 
+_SOCKET_TYPE = _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK
 _set_handler = signal.signal
 _set_wakeup_fd = signal.set_wakeup_fd
 
 
-def is_main_thread() -> bool:
-    """Return True in the thread that runs signal handlers. `threading` gives wrong answers in a patched program."""
-    return _thread.get_native_id() == os.getpid()
+_wakeup_fds: set[int] = set()
+"""The wakeup descriptors of all loops of this process."""
 
 
-def _noop(signum: int, frame: object) -> None:
-    """Do nothing: the interpreter writes a signal's number only if the signal has a Python handler."""
+def _keep_wakeup_fd(fd: int) -> None:
+    """Set the program's descriptor again. Its `warn_on_full_buffer` cannot be read; most programs turn that off.
+
+    A warning that is missing does less harm than one on stderr that the program did not want.
+    """
+    try:
+        _set_wakeup_fd(fd, warn_on_full_buffer=False)
+    except (ValueError, OSError):
+        # Another thread, or the program has closed it.
+        if sys.version_info >= (3, 13):
+            swap_wakeup_fd(fd)
 
 
-def _nothing() -> None:
-    """Do nothing: there is no wakeup descriptor to restore."""
+def _reset_wakeup_fd(own: Container[int]) -> None:
+    """Reset the process's wakeup descriptor if it is one of `own`. Before Python 3.13: only in the main thread."""
+    current = swap_wakeup_fd(-1) if sys.version_info >= (3, 13) else _set_wakeup_fd(-1)
+    if current != -1 and current not in own:
+        _keep_wakeup_fd(current)
+
+
+if sys.version_info < (3, 12):
+    # Otherwise a signal of the child would reach its parent's loop. Later versions do this in asyncio.
+    os.register_at_fork(after_in_child=lambda: _reset_wakeup_fd(_wakeup_fds))
 
 
 class SignalMixin:
@@ -50,34 +73,42 @@ class SignalMixin:
         self._signal_handlers: dict[int, asyncio.Handle] = {}
         self._ssock: _socket.socket | None = None
         self._csock: _socket.socket | None = None
+        self._watches_signals = False
+        if is_main_thread():
+            # A run may have no descriptors left for them.
+            self._make_wakeup_sockets()
+
+    def _make_wakeup_sockets(self: Any) -> None:
+        # Neither of them blocks.
+        self._ssock, self._csock = _socket.socketpair(_socket.AF_UNIX, _SOCKET_TYPE)
+        _wakeup_fds.add(self._csock.fileno())
 
     def _wakeup_socket(self: Any) -> _socket.socket:
-        """Return the socket that the interpreter writes to, and create it on first use."""
+        """Return the socket that the interpreter writes to; the loop watches the other end from now on."""
         if self._csock is None:
-            self._ssock, self._csock = _socket.socketpair()
-            self._ssock.setblocking(False)
-            self._csock.setblocking(False)
+            self._make_wakeup_sockets()
+        if not self._watches_signals:
+            # Not in the constructor: a subclass may have its own `_add_reader`, which needs what it has not set yet.
+            self._watches_signals = True
             self._add_reader(self._ssock.fileno(), self._read_signals)
             self._note_signal_fd(self._ssock.fileno())
-        csock: _socket.socket = self._csock
+        csock: _socket.socket = self._csock  # pyright: ignore[reportAssignmentType]
         return csock
 
-    def _arm_wakeup_fd(self: Any) -> Callable[[], None]:
-        """Route signals to this loop while it runs. Return a function that undoes it."""
-        if not is_main_thread():
-            return _nothing
-        fd = self._wakeup_socket().fileno()
-        old = _set_wakeup_fd(fd, warn_on_full_buffer=False)
-        if old in (-1, fd):
+    def _prepare_for_signals(self: Any) -> None:
+        """Let signals wake the loop if it is about to run in the main thread."""
+        fd = -1
+        # The descriptor of a loop with handlers is set already.
+        if is_main_thread() and not self._signal_handlers:
+            # If another thread has made the loop, and no descriptor is left, a signal interrupts its sleep only as it
+            # interrupts asyncio's.
+            with contextlib.suppress(OSError):
+                fd = self._wakeup_socket().fileno()
+        self._note_wakeup_fd(fd)
 
-            def restore() -> None:
-                # As in asyncio, it stays set while the loop has signal handlers.
-                if not self._signal_handlers and not self.is_closed():
-                    _set_wakeup_fd(-1)
-
-            return restore
-        _set_wakeup_fd(old)
-        return _nothing
+    def _keep_wakeup_fd(self: Any, fd: int) -> None:
+        """Called by the native core, which has found the program's wakeup descriptor."""
+        _keep_wakeup_fd(fd)
 
     def _read_signals(self: Any) -> None:
         while True:
@@ -122,15 +153,16 @@ class SignalMixin:
         try:
             # Raises ValueError outside the main thread, before anything has changed.
             _set_wakeup_fd(self._wakeup_socket().fileno(), warn_on_full_buffer=False)
+            self._note_wakeup_fd(-1)
         except (ValueError, OSError) as exc:
             raise RuntimeError(str(exc)) from exc
         self._signal_handlers[sig] = asyncio.Handle(callback, args, self, None)
         try:
-            _set_handler(sig, _noop)
+            _set_handler(sig, do_nothing)
             signal.siginterrupt(sig, False)
         except OSError as exc:
             del self._signal_handlers[sig]
-            self._drop_wakeup_fd()
+            self._leave_wakeup_fd()
             if exc.errno == errno.EINVAL:
                 raise RuntimeError(f"sig {sig} cannot be caught") from exc
             raise
@@ -154,17 +186,15 @@ class SignalMixin:
             if exc.errno == errno.EINVAL:
                 raise RuntimeError(f"sig {sig} cannot be caught") from exc
             raise
-        self._drop_wakeup_fd()
+        self._leave_wakeup_fd()
         return True
 
-    def _drop_wakeup_fd(self: Any) -> None:
-        # A running loop still needs it for Ctrl-C.
-        if self._signal_handlers or self.is_running():
+    def _leave_wakeup_fd(self: Any) -> None:
+        if self._signal_handlers:
             return
-        try:
-            _set_wakeup_fd(-1)
-        except (ValueError, OSError) as exc:
-            logger.info("set_wakeup_fd(-1) failed: %s", exc)
+        _reset_wakeup_fd((self._csock.fileno(),))
+        if self.is_running():
+            self._prepare_for_signals()
 
     def _check_signal(self: Any, sig: int) -> None:
         if not isinstance(sig, int):
@@ -172,14 +202,27 @@ class SignalMixin:
         if sig not in signal.valid_signals():
             raise ValueError(f"invalid signal number {sig}")
 
-    def _close_signals(self: Any) -> None:
-        if sys.is_finalizing():
-            self._signal_handlers.clear()
-        else:
-            for sig in list(self._signal_handlers):
-                self.remove_signal_handler(sig)
+    def _close_signals(self: Any, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        """Remove all handlers, and close the sockets even if that fails (ValueError in another thread)."""
+        try:
+            # The interpreter clears this module's names before it frees the last loops.
+            if is_finalizing():
+                self._signal_handlers.clear()
+            else:
+                for sig in list(self._signal_handlers):
+                    self.remove_signal_handler(sig)
+        except BaseException:
+            if sys.version_info >= (3, 13):
+                _reset_wakeup_fd((self._csock.fileno(),))
+            raise
+        finally:
+            self._close_wakeup_socket()
+
+    def _close_wakeup_socket(self: Any, fds: set[int] = _wakeup_fds) -> None:
         if self._csock is not None:
-            self._remove_reader(self._ssock.fileno())
+            fds.discard(self._csock.fileno())
+            if self._watches_signals:
+                self._remove_reader(self._ssock.fileno())
             self._ssock.close()
             self._csock.close()
 

@@ -67,8 +67,15 @@ def _of_loop(number: int, loop: Loop) -> dict[str, Any]:
         "green_threads": 0 if hub is None else hub.alive,
         "file_engine": None if info is None else info["engine"],
         "file_operations": 0 if info is None else info["operations"],
+        "client": _clients(loop),
         **asdict(loop.statistics()),
     }
+
+
+def _clients(loop: Loop) -> dict[str, int] | None:
+    """The sums over the pools of HTTP clients on the loop; None if there are none."""
+    pools = sys.modules.get("oneloop.http.client.pools")
+    return None if pools is None else pools.counters_of(loop)
 
 
 def _state(loop: Loop, busy_s: float | None) -> str:

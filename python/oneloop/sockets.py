@@ -18,13 +18,13 @@ import select
 import socket
 import stat
 import sys
-from asyncio import base_events
+from asyncio import base_events, unix_events
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from oneloop.files.binary import File
+    from oneloop.files.file import File
 
 # Bytes per sendfile(2): large enough that the calls cost little, small enough that other callbacks run in between.
 SENDFILE_BLOCK_BYTES = 1 << 20
@@ -32,6 +32,10 @@ SENDFILE_BLOCK_BYTES = 1 << 20
 COPY_BYTES = 64 * 1024
 # Distance between two probes of the page cache: the kernel's usual read-ahead.
 PROBE_STEP_BYTES = 128 * 1024
+
+_Stock: Any = unix_events._UnixSelectorEventLoop
+# Newer patch releases of CPython move a file's position to the offset even if nothing was sent.
+_MOVES_IN_ANY_CASE = "total_sent" not in _Stock._sock_sendfile_update_filepos.__code__.co_varnames
 
 
 class SocketMixin:
@@ -266,8 +270,7 @@ class SocketMixin:
                 offset += sent
             return offset - start
         finally:
-            with contextlib.suppress(OSError):  # a pipe has no position
-                os.lseek(source, offset, os.SEEK_SET)
+            _move(source, start, offset)
 
     async def _sock_sendfile_fallback(self: Any, sock: socket.socket, file: Any, offset: int, count: int | None) -> int:
         """BaseEventLoop.sock_sendfile()'s hook for reads and writes. Handles files of `oneloop.files` here."""
@@ -298,6 +301,13 @@ class SocketMixin:
             raise ValueError("the socket must be non-blocking")
 
 
+def _move(source: int, start: int, end: int) -> None:
+    """Move a file's position to the end of what was sent from it, as the running version's asyncio does."""
+    if end > start or _MOVES_IN_ANY_CASE:
+        with contextlib.suppress(OSError):  # a pipe has no position
+            os.lseek(source, end, os.SEEK_SET)
+
+
 def _dont_wait(sock: Any) -> tuple[int, ...]:
     """Return MSG_DONTWAIT for real sockets. Methods of other classes are called without flags, as asyncio does."""
     return (socket.MSG_DONTWAIT,) if type(sock) in (socket.socket, _socket.socket) else ()
@@ -323,7 +333,7 @@ def _ours(file: Any) -> File | None:
 async def _send_ours(
     file: File, sock: socket.socket, offset: int, count: int | None, wait: Callable[[], Awaitable[object]]
 ) -> int:
-    """Send a file with sendfile(2). Afterwards, also after an error, the file's cursor is after the last byte sent.
+    """Send a file with sendfile(2). Afterwards, also after an error, the file's position is after the last byte sent.
 
     Args:
         file: a file of this loop. Its buffered data is flushed first.
@@ -339,10 +349,10 @@ async def _send_ours(
     handle = file.handle
     handle.check_reading("read")
     await file.flush()
-    mode, size, is_near = await handle.look()
+    mode, size, is_local = await handle.status()
     if not stat.S_ISREG(mode):
         raise asyncio.SendfileNotAvailableError("not a regular file")
-    if not is_near:
+    if not is_local:
         raise asyncio.SendfileNotAvailableError("sendfile(2) would block: the file is on a network filesystem")
     handle.check()
     number = handle.number
@@ -397,7 +407,7 @@ async def _warm(file: File, at: int, size: int) -> None:
 async def _copy_ours(file: File, offset: int, count: int | None, put: Callable[[bytes], Awaitable[object]]) -> int:
     """Read from `offset` on and await `put(data)` for each piece. Return the number of bytes.
 
-    Afterwards, also after an error, the file's cursor is after the last piece. A file that cannot seek is read from
+    Afterwards, also after an error, the file's position is after the last piece. A file that cannot seek is read from
     its current position.
     """
     file.handle.check_reading("read")

@@ -23,6 +23,8 @@ class Statistics:
     """Number of readiness events that were dropped because their owner no longer exists."""
     timers_pending: int
     """Number of timers that are scheduled and not cancelled."""
+    timers_cancelled: int
+    """Number of timers that are cancelled and not yet removed: work that the loop still has to do."""
     open_transports: int
     """Number of transports that are not yet closed."""
     bytes_in: int

@@ -21,7 +21,7 @@ import sys
 import tempfile
 from contextlib import closing, suppress
 
-from oneloop import _native, registry, snapshot
+from oneloop import _native, snapshot
 
 __all__ = ["close", "folder", "is_in_use", "open", "path"]
 
@@ -183,7 +183,7 @@ def path() -> str | None:
 
 def open_as_environment_says() -> None:
     """Open the socket at the path in `ONELOOP_STATS_SOCKET`. If that fails, print a message and continue."""
-    wanted = os.environ[registry.VARIABLE]
+    wanted = os.environ["ONELOOP_STATS_SOCKET"]
     try:
         open(None if wanted == "1" else wanted)
     except OSError as error:

@@ -55,7 +55,8 @@ def digest_of(functions: tuple[Any, ...]) -> str | None:
     """Return the digest of the functions' source; None if one is not defined in `asyncio.streams` or has no source."""
     digest = hashlib.sha256()
     for function in functions:
-        is_own = isinstance(function, FunctionType) and function.__globals__ is vars(streams)
+        is_own = isinstance(function, FunctionType)
+        is_own = is_own and function.__globals__ is vars(streams)  # pyright: ignore[reportUnnecessaryComparison]
         if not is_own or function.__closure__ or function.__code__.co_filename != streams.__file__:
             return None
         try:

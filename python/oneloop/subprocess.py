@@ -89,20 +89,38 @@ class SubprocessMixin:
         except (OSError, AttributeError):
             # No pidfds (Linux before 5.3, a sandbox, or a Python built with old headers): start a thread that waits for
             # this child.
-            threading.Thread(
-                target=_wait_in_thread, args=(self, pid, transport), name=f"waitpid-{pid}", daemon=True
-            ).start()
+            self._watch_in_thread(pid, transport)
+            return
+        try:
+            self._add_reader(pidfd, self._child_ended, pid, pidfd, transport)
+        except OSError:
+            # The kernel has no memory for the registration (epoll_ctl(2)), and the child runs already.
+            os.close(pidfd)
+            self._watch_in_thread(pid, transport)
             return
         self._pidfds.add(pidfd)
-        self._add_reader(pidfd, self._child_ended, pid, pidfd, transport)
+
+    def _watch_in_thread(self: Any, pid: int, transport: Any) -> None:
+        threading.Thread(
+            target=_wait_in_thread, args=(self, pid, transport), name=f"waitpid-{pid}", daemon=True
+        ).start()
 
     def _child_ended(self: Any, pid: int, pidfd: int, transport: Any) -> None:
+        if _is_running(pid):
+            return  # a readiness without a cause; waiting for the child here would stop the loop
         self._pidfds.discard(pidfd)
         self._remove_reader(pidfd)
         os.close(pidfd)
         # Reap the child and tell the transport in one step: between the two, a signal could go to another process
         # that has got the same pid.
         transport._process_exited(_returncode(pid))
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
+        return False
 
 
 def _returncode(pid: int) -> int:

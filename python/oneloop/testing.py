@@ -41,7 +41,7 @@ class _VirtualTimeLoop(Loop):
         self._jobs = 0
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*_Ts], _T], *args: *_Ts) -> asyncio.Future[_T]:
-        future = super().run_in_executor(executor, func, *args)
+        future: asyncio.Future[_T] = super().run_in_executor(executor, func, *args)
         self._jobs += 1
         future.add_done_callback(self._job_ended)
         if self._jobs == 1:

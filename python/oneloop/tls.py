@@ -171,7 +171,7 @@ def _encode_hostname(name: str) -> str:
     return name if name.isascii() else name.encode("idna").decode("ascii")
 
 
-def _decode_certificate(der: bytes) -> dict[str, Any]:
+def _decode_certificate(der: bytes) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
     """Return a certificate as the dictionary of `ssl.SSLSocket.getpeercert()`, decoded by CPython's own code."""
     # CPython's decoder reads a PEM file, so write one to memory.
     with open(os.memfd_create("certificate"), "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor

@@ -107,7 +107,7 @@ def test_closing_lets_writes_finish_and_cancels_what_waits(engine: Engine, file:
     assert context.submit(poll, write) == 2
     began = time.monotonic()
     context.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert os.pread(file, 10, 0) == b"X" * 10
     assert not poll.in_flight
     assert not write.in_flight
@@ -119,7 +119,7 @@ def test_closing_ends_a_read_that_would_wait_for_ever(pipe: tuple[int, int]) -> 
     context.submit(aio.Read(pipe[0], target))
     began = time.monotonic()
     context.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     target.extend(b"not pinned any more")
 
 
@@ -145,17 +145,19 @@ def test_the_exception_under_way_survives(engine: Engine) -> None:
 
 
 def test_contexts_leave_nothing_behind(engine: Engine, file: int) -> None:
-    """Descriptors are audited after each test; here memory and the machine's count of AIO operations."""
-    in_use = Path("/proc/sys/fs/aio-nr")
-    before = int(in_use.read_text())
+    """Descriptors are audited after each test; here the memory that the kernel shares with each context of AIO."""
+
+    def in_use() -> int:
+        # Of this process; /proc/sys/fs/aio-nr would count those of others.
+        return Path("/proc/self/maps").read_text().count("/[aio]")
+
+    with aio.Context(16, "aio"):
+        assert in_use() > 0
+    before = in_use()
     for _ in range(50):
         with aio.Context(16, engine) as context:
             context.submit(aio.Read(file, bytearray(4)))
-    deadline = time.monotonic() + 5
-    # The kernel ends contexts a moment later.
-    while int(in_use.read_text()) > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert int(in_use.read_text()) <= before
+    assert in_use() <= before
 
 
 def test_the_best_engine_is_the_ring() -> None:

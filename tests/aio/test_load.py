@@ -147,7 +147,8 @@ def test_nothing_leaks(engine: Engine, file: int, kind: str) -> None:
     os.close(signal)
     # Python objects, then what the extension allocates itself.
     assert grown < 20_000, grown
-    assert _resident() - resident < 4 << 20
+    if "ONELOOP_SANITIZED" not in os.environ:  # a sanitizer keeps what was freed
+        assert _resident() - resident < 4 << 20
 
 
 def _resident() -> int:

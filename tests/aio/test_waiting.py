@@ -171,9 +171,9 @@ def test_a_signal_that_raises_nothing_does_not_end_the_wait(context: aio.Context
         timer.start()
         began = time.monotonic()
         assert context.get_events(1, 1, 0.2) == ()
-        assert 0.2 <= time.monotonic() - began < 5
-        assert seen == [signal.SIGUSR1]
+        assert time.monotonic() - began >= 0.2
         timer.join()
+        assert seen == [signal.SIGUSR1]
         context.cancel(poll)
         context.get_events(1, 1)
     finally:
@@ -189,7 +189,7 @@ def test_other_threads_run_meanwhile(context: aio.Context, pipe: tuple[int, int]
     context.submit(poll)
     assert context.in_flight == 1
     os.write(pipe[1], b"x")
-    waiting.join(10)
+    waiting.join(60)
     assert not waiting.is_alive()
     ((event,),) = events
     assert event.request is poll
@@ -213,10 +213,10 @@ def test_closing_under_a_waiting_thread_is_refused(engine: Literal["ring", "aio"
         except RuntimeError as error:
             refusal = str(error)
             context.cancel(poll)
-            waiting.join(10)
+            waiting.join(60)
             context.close()
             break
-        waiting.join(10)
+        waiting.join(60)
     assert refusal == "another thread is waiting in get_events()"
     assert not waiting.is_alive()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import shutil
 import subprocess
 import warnings
 from pathlib import Path
@@ -33,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _native_programs() -> None:
     """Cargo decides what is stale; a failure to build is a failure."""
-    if all((NATIVE / name).exists() for name in ("loadgen", "floor", "leash")):
+    if shutil.which("cargo") is None and all((NATIVE / name).exists() for name in ("loadgen", "floor", "leash")):
         return
     manifest = ROOT / "bench" / "native" / "Cargo.toml"
     argv = ["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", str(manifest)]

@@ -9,14 +9,23 @@ import pytest
 from rich.console import Console
 
 from bench import demo
-from bench.model import Case, Result, Row, Sample
+from bench.install import ROOT, requirement_lines
+from bench.model import Case, Result, RivalMissingError, Row, Sample, Settings
+from bench.story import STORY
 
 
 @pytest.mark.parametrize(("failed", "interrupted", "status"), [(False, False, 0), (True, False, 1), (False, True, 130)])
 def test_tables_and_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: bool, interrupted: bool, status: int
 ) -> None:
-    metrics = {"server_cpu_ns": 1000.0, "throughput": 5e4, "p50_ns": 3000.0, "p99_ns": 9000.0, "wall_ns": 4e7}
+    metrics = {
+        "server_cpu_ns": 1000.0,
+        "throughput": 5e4,
+        "p50_ns": 3000.0,
+        "p99_ns": 9000.0,
+        "wall_ns": 4e7,
+        "ns_per_op": 5.0,
+    }
 
     def run_cases(cases: list[Case], settings: object, observe: object, finished: object) -> object:
         results = [
@@ -26,7 +35,7 @@ def test_tables_and_page(
             for case in cases
         ]
         if failed:
-            results[0].rows[1] = Row("uvloop", "failed", "died: signal SIGSEGV", [None])
+            results[0].rows[0] = Row("uvicorn on uvloop", "failed", "died: signal SIGSEGV", [None])
         for result in results:
             assert callable(finished)
             finished(result)
@@ -37,10 +46,28 @@ def test_tables_and_page(
     page = tmp_path / "new" / "demo.html"
     assert demo.main(Console(file=out, width=200), "python -m bench --demo", page) == status
     said = out.getvalue()
-    for case in demo.cases():
-        assert case.name in said
+    for chapter in STORY:
+        assert chapter.title in said
     assert f"Charts: {page}" in said
     assert ("failed: died: signal SIGSEGV" in said) is failed
     text = page.read_text()
     assert text.count("<svg") >= len(demo.cases())
-    assert "aiohttp server and client" in text
+    assert "Flask hello" in text
+
+
+def test_a_package_that_is_missing_has_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "has_module", lambda name: name != "uvicorn")
+    [case] = [case for case in demo.cases() if "requests of a browser" in case.name]
+    with pytest.raises(RivalMissingError, match=r"^uvicorn is not installed$"):
+        case.measure("uvicorn on uvloop", Settings())
+    out = io.StringIO()
+    rows = [Row("uvicorn on uvloop", "missing", "uvicorn is not installed"), Row("oneloop", samples=[Sample({})])]
+    demo.show(Console(file=out, width=200), [Result(case, rows, 1)])
+    assert "missing: uvicorn is not installed" in out.getvalue()
+    assert out.getvalue().count("not measured") == len(STORY) - 1
+
+
+def test_the_packages_of_the_rivals_are_installed_by_make_run() -> None:
+    listed = {line.partition("==")[0].lower() for line in requirement_lines(ROOT / "requirements/demo.txt")}
+    assert {name for names in demo.NEEDS.values() for name in names} <= listed
+    assert {chapter.theirs for chapter in STORY} <= set(demo.NEEDS)

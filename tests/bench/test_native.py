@@ -16,12 +16,12 @@ def test_the_leash_pins_its_program_to_one_cpu() -> None:
     cpu = max(os.sched_getaffinity(0))
     code = "import os; print(sorted(os.sched_getaffinity(0)), flush=True)"
     with Program([sys.executable, "-c", code], cpu) as program:
-        assert program.read_line(10) == f"[{cpu}]"
+        assert program.read_line(60) == f"[{cpu}]"
 
 
 def test_a_program_that_cannot_be_started_says_so() -> None:
     with Program(["/no/such/program"], None) as program:
-        assert program.wait(10) == 1
+        assert program.wait(60) == 1
         assert "/no/such/program: No such file" in program.ending()
 
 
@@ -37,14 +37,14 @@ def test_killing_the_starter_kills_the_program() -> None:
         pid = int(starter.stdout.readline())
         wait_until_named(pid, "sleep")
         starter.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while is_alive(pid):
         assert time.monotonic() < deadline, "the program outlived its starter"
 
 
 def wait_until_named(pid: int, name: str) -> None:
     """Until the leash has become the program: only then is the kernel told to cut it."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while Path(f"/proc/{pid}/comm").read_text().strip() != name:
         assert time.monotonic() < deadline, f"the leash did not start {name}"
 

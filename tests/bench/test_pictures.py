@@ -1,49 +1,38 @@
-"""The charts of the documents: they fit the tables, and the tables are read as they are written."""
+"""The charts of the documents, from cases with known figures."""
 
 from __future__ import annotations
 
-import re
-
-import pytest
-
+from bench.record import plan, store
 from bench.report import pictures
+from bench.report.document import CaseData
+from tests.bench.test_record import make_case, make_result
 
 
-@pytest.mark.parametrize("name", pictures.pictures())
-def test_charts_fit_the_tables(name: str) -> None:
-    drawn = (pictures.FOLDER / name).read_text(encoding="utf-8")
-    assert drawn == pictures.pictures()[name], "run `python -m bench.report.pictures`"
+def case_data() -> CaseData:
+    return store.read_case("tcp", store.case_part(make_result(make_case("1 KiB, 10 connections"))))
 
 
 def test_every_row_with_a_ratio_is_in_the_chart() -> None:
-    page = (pictures.ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
-    table = page.partition("## All rows")[2].partition("\n## ")[0]
-    lines = [line for line in table.splitlines() if re.search(r"\| [\d.][^|]* \| [^|]* \| [A-D] \|$", line)]
-    assert len(pictures.ratios(page)) == len(lines) > 50
+    drawn = pictures.pictures([case_data()])["benchmarks-ratios.svg"]
+    assert drawn.count("<circle") == 2, "the main figure and p99"
+    assert "tcp: 1 KiB, 10 connections" in drawn
+    assert "0.95 ±0.20" in drawn
 
 
-def test_ratios_are_read_with_their_ranges() -> None:
-    page = (
-        "## All rows\n\n"
-        "| suite | row | oneloop | best rival | ratio | floor | run |\n"
-        "|---|---|---:|---:|---:|---:|---|\n"
-        "| tls | `a` | 1 | 2 Go | 0.96; 0.79 | – | C |\n"
-        "| green | b | 1 | gevent | 0.28–0.43 | – | C |\n"
-        "| reading | c | 1 | – | – | – | C |\n"
-    )
-    found = [(row.suite, row.row, row.spans) for row in pictures.ratios(page)]
-    assert found == [("tls", "a", [(0.96, 0.96), (0.79, 0.79)]), ("green", "b", [(0.28, 0.43)])]
-
-
-def test_costs_are_read_in_nanoseconds() -> None:
-    page = (pictures.ROOT / "docs/benchmarks-raw.md").read_text(encoding="utf-8")
-    bars = {bar.label: bar for bar in pictures.cases(page)["tcp: 1 KiB, 10 connections"]}
-    assert list(bars) == ["floor", "oneloop", "rloop", "uvloop", "asyncio"]
-    assert bars["oneloop"].value == pytest.approx(4390)
-    assert bars["oneloop"].text == "4.39 µs (×0.93)"
+def test_the_costs_are_those_of_the_rows() -> None:
+    bars = {bar.label: bar for bar in pictures.bars(case_data())}
+    assert list(bars) == ["floor", "oneloop", "rloop", "uvloop"]
+    assert bars["oneloop"].text == "4.53 µs (×0.90)"
     assert bars["oneloop"].kind == "ours"
+    drawn = pictures.pictures([case_data()])["benchmarks-costs.svg"]
+    assert "4.53 µs" in drawn
+    assert "curio" not in drawn
 
 
-def test_a_missing_row_is_an_error() -> None:
-    with pytest.raises(ValueError, match="run A has no rows"):
-        pictures.cases("## Run A\n")
+def test_without_ratios_there_are_no_charts() -> None:
+    assert pictures.pictures([]) == {}
+
+
+def test_the_shown_rows_are_measured() -> None:
+    names = {f"{suite}: {case.name}" for suite in plan.RECORDED for case in plan.cases(suite)}
+    assert set(pictures.SHOWN) <= names

@@ -134,20 +134,13 @@ def test_figures_in_words(metric: str, number: float, text: str) -> None:
     assert figures.value(metric, number) == text
 
 
-def test_markdown_results_stand_between_the_marks_and_hide_nothing() -> None:
-    page_before = f"# title\n{markdown.BEGIN}\nold\n{markdown.END}\nthe end\n"
-    text = markdown.replace_results(page_before, markdown.results(make_document()))
-    assert "old" not in text
-    assert text.startswith("# title\n")
-    assert text.endswith("the end\n")
+def test_markdown_results_hide_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(make_document(), tmp_path / "run.json")
+    assert markdown.main([str(tmp_path / "run.json")]) == 0
+    text = capsys.readouterr().out
     for expected in ("**oneloop**", "died: signal SIGSEGV", "curio is not installed", "python -m bench", "careful"):
         assert expected in text
-    assert markdown.replace_results(text, markdown.results(make_document())) == text
-
-
-def test_a_page_without_marks_is_refused() -> None:
-    with pytest.raises(ValueError, match="has no"):
-        markdown.replace_results("# title", "text")
+    assert markdown.main([]) == 2
 
 
 @pytest.mark.parametrize("width", [80, 120, 250])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from bench.model import Case, Result, RivalFailedError, RivalMissingError, Row, Sample, Settings
-from bench.runner import run_cases
+from bench.runner import count_measurements, run_cases
 
 Measure = Callable[[str, Settings], Sample]
 
@@ -28,7 +28,23 @@ def test_rounds_are_interleaved() -> None:
         return Sample({"server_cpu_ns": 1.0})
 
     run_cases([make_case(measure, "a", "b", "c")], Settings(rounds=2), nobody, lambda result: None)
-    assert order == ["a", "b", "c", "a", "b", "c"]
+    assert order == ["a", "b", "c", "b", "c", "a"]
+
+
+def test_a_rival_that_is_measured_again_has_a_row_of_its_own() -> None:
+    """The ratio of a rival to itself is the noise of the measurement."""
+    order: list[str] = []
+
+    def measure(rival: str, settings: Settings) -> Sample:
+        order.append(rival)
+        return Sample({"server_cpu_ns": 1.0})
+
+    settings = Settings(rounds=3, again="a")
+    cases = [make_case(measure, "a", "b"), make_case(measure, "b", "c")]
+    results, _ = run_cases(cases, settings, nobody, lambda result: None)
+    assert [[row.rival for row in result.rows] for result in results] == [["a", "b", "a (again)"], ["b", "c"]]
+    assert order == [*"aba", *"baa", *"aab", *"bccbbc"]
+    assert count_measurements(cases, settings) == len(order)
 
 
 def test_a_rival_that_dies_in_a_later_round_keeps_its_row_and_the_run_goes_on() -> None:

@@ -122,7 +122,7 @@ def test_the_parameters_are_those_that_the_rows_name() -> None:
         with Program([native("loadgen"), *options], None) as generator:
             assert read_event(generator, 10)["event"] == "ready"
             generator.tell("go")
-            thread.join(10)
+            thread.join(60)
     only = (tls.CIPHER, "TLSv1.3", 256)
     assert found == [only, [only], "TLSv1.3"]
 

@@ -17,7 +17,7 @@ from tests.check.farm.process import Farm
 
 async def main(farm: Farm, urls: list[str], options: dict[str, object]) -> None:
     urls = [url.replace("{http}", str(farm.ports["http"])) for url in urls]
-    results = await checked(urls, dns_servers=(farm.dns,), timeout_s=20, **options)
+    results = await checked(urls, dns_servers=(farm.dns,), timeout_s=60, **options)
     found = {
         "outcomes": [result.outcome for result in results],
         "texts": [result.error_text for result in results],

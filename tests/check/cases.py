@@ -74,7 +74,7 @@ CUT = [
 GARBAGE = [
     *(Case(f"/garbage/{kind}", "protocol") for kind in ("bytes", "text", "version", "status", "header", "length")),
     Case("/garbage/twolengths", "protocol"),
-    *(Case(f"/endless/{kind}", "protocol") for kind in ("headers", "header")),
+    *(Case(f"/endless/{kind}", "protocol") for kind in ("headers", "header", "interim")),
 ]
 
 REDIRECTED = [
@@ -146,7 +146,6 @@ NEVER = [
     Case("/slow/headers", "timeout"),
     Case("/slow/body", "timeout", "200"),
     Case("/latency/60000", "timeout"),
-    Case("/endless/interim", "timeout"),
     Case(to("/slow/first"), "timeout"),
     Case("/", "timeout", listener="silent"),
     Case("/", "timeout", listener="full"),

@@ -20,6 +20,12 @@ def _its_thread() -> None:
         pycares.Channel().close()
 
 
+@pytest.fixture
+def loop_name() -> str:
+    """The client's connections are native: they need oneloop's loop."""
+    return "oneloop"
+
+
 @pytest.fixture(scope="session")
 def shared_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
     """One process for the whole session."""

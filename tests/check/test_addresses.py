@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from oneloop.check.addresses import address_of, is_public
+from oneloop.addresses import address_of, is_public
 
 # The first and last address of each network, and those outside that are next to them.
 EDGES_4 = [

@@ -6,18 +6,16 @@ The tests run in a namespace in which every address leads to the farm: what is n
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from tests import programs
 from tests.check import namespace
 from tests.check.stub_dns import PUBLIC
-from tests.programs import ROOT
 
-pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 pytestmark = pytest.mark.skipif(bool(namespace.missing()), reason=namespace.missing())
 
@@ -74,14 +72,9 @@ URLS = [
 
 def run(urls: list[str], **options: Any) -> dict[str, Any]:
     """What became of the URLs, and which addresses were connected to."""
-    done = subprocess.run(
-        namespace.inside([sys.executable, "-X", "faulthandler", "-m", "tests.check.blocked_program"]),
-        input=json.dumps({"urls": urls, "options": options}),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    done = programs.run_command(
+        *namespace.inside([sys.executable, "-X", "faulthandler", "-m", "tests.check.blocked_program"]),
+        typed=json.dumps({"urls": urls, "options": options}),
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -102,14 +95,14 @@ def assert_blocked(urls: list[str], found: dict[str, Any]) -> None:
     assert not wrong, "\n".join(f"{url}: {how}" for url, how in wrong.items())
 
 
-@pytest.mark.time_limit(70)
+@pytest.mark.time_limit(180)
 def test_forms_of_addresses_and_names() -> None:
     found = run(URLS, block_private=True)
     assert found["addresses"] == {}
     assert_blocked(URLS, found)
 
 
-@pytest.mark.time_limit(70)
+@pytest.mark.time_limit(180)
 def test_redirects_to_them() -> None:
     urls = [through(url) for url in URLS]
     found = run(urls, block_private=True)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import resource
+import sys
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 
 from oneloop.check import BadLine, OptionError, Result, command, descriptors
 from oneloop.check.command import Task
+from oneloop.check.inputs import Source
 from oneloop.check.journal import JournalError
 from oneloop.check.spread import WorkerLostError
 from oneloop.cli import check as cli
@@ -82,7 +86,6 @@ def test_lists_that_others_have_written(arguments: list[str], is_blocked: bool) 
     [
         (["--processes", "0"], "--processes must be at least 1"),
         (["--processes", "2", "--dask", "local:2"], "cannot be combined"),
-        (["--input", "jsonl", "--style", "threads"], "--style threads cannot block private addresses"),
         (["--input", "jsonl", "--proxy", "http://a"], "private addresses cannot be blocked behind a proxy"),
     ],
 )
@@ -97,7 +100,8 @@ def test_a_journal_is_of_what_makes_the_answers(option: str, tmp_path: Path) -> 
     journal = task_of().make_journal(path)
     assert list(journal.open()) == []
     journal.close()
-    with pytest.raises(JournalError, match="with other options"):
+    name = "--ipv4 or --ipv6" if option == "--ipv6" else option.partition("=")[0]
+    with pytest.raises(JournalError, match=f"with another {name}: use another journal"):
         task_of(option).make_journal(path).open()
 
 
@@ -122,6 +126,47 @@ def test_the_last_words() -> None:
         "blocked: to request private addresses, add --no-block-private",
         "1 bad line in the input",
     ]
+
+
+def test_no_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = command._Job(task_of())
+    job._count(Result(1, "https://a/", error="tls"))
+    assert job.said(1.0) == ["1 URL in 1.00 s"]
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/authorities.pem")
+    monkeypatch.setenv("SSL_CERT_DIR", "/nowhere")
+    assert "set SSL_CERT_FILE" in job.said(1.0)[1]
+
+
+@pytest.mark.parametrize(("output", "stream"), [("csv", "err"), ("html", "err"), ("jsonl", "out")])
+def test_counts_do_not_damage_a_table(
+    output: str, stream: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("oneloop.run", lambda work: work.close())
+    command.run(task_of(f"--{output}", "-"))
+    shown = capfd.readouterr()
+    assert "\n{}\n" in "\n" + getattr(shown, stream)
+    assert "{}\n" not in getattr(shown, "out" if stream == "err" else "err")
+
+
+def test_standard_output_that_is_full_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oneloop.run", lambda work: work.close())
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(OSError, match="standard output") as raised:
+            command.run(task_of())
+        monkeypatch.undo()
+        with suppress(OSError):
+            full.close()
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, "standard output")
+
+
+def test_the_length_of_the_list_is_known(tmp_path: Path) -> None:
+    (tmp_path / "urls.csv").write_text("url\nhttp://a/\nhttp://b/\n")
+    total = command._total_of
+    assert total(replace(task_of("--progress"), source=Source(str(tmp_path / "urls.csv")))) == 2
+    assert total(replace(task_of("--progress"), source=Source(str(tmp_path / "urls.csv"), column=1))) == 3
+    assert total(replace(task_of("--no-progress"), source=Source(str(tmp_path / "urls.csv")))) is None
+    assert total(task_of("--progress")) is None
 
 
 @pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt(), 130), (None, 1)])

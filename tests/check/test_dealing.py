@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 
 from oneloop.check import Options, Result, Target

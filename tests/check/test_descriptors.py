@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 
 from oneloop.check import OptionError, check
@@ -27,11 +26,6 @@ soft, hard = int(sys.argv[1]), int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 os.execv(sys.executable, [sys.executable, "-m", "oneloop", "check", *sys.argv[3:]])
 """
-
-
-@pytest.fixture
-def loop_name() -> str:
-    return "oneloop"
 
 
 async def test_idle_connections_are_closed_in_time(

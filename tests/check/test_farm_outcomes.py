@@ -10,7 +10,6 @@ from tests.check.cases import ANSWERED, INVALID, NEVER, Case, to
 from tests.check.checked import checked, outcomes
 from tests.check.farm.process import Farm
 
-pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 
 pytestmark = [pytest.mark.usefixtures("loop"), pytest.mark.allows_open_fds("c-ares closes its own a moment later")]
@@ -34,7 +33,7 @@ def assert_outcomes(found: dict[str, str], urls: list[str], wanted: list[str]) -
 
 
 @METHODS
-@pytest.mark.time_limit(90)
+@pytest.mark.time_limit(180)
 async def test_what_ends_by_itself(method: str, farm: Farm) -> None:
     urls = urls_of(farm, ANSWERED)
     found = await outcomes(urls, method=method, timeout_s=60, dns_servers=(farm.dns,))
@@ -44,13 +43,13 @@ async def test_what_ends_by_itself(method: str, farm: Farm) -> None:
 @METHODS
 async def test_what_never_ends(method: str, farm: Farm) -> None:
     urls = urls_of(farm, NEVER)
-    found = await outcomes(urls, method=method, timeout_s=1.5, dns_servers=(farm.dns,))
+    found = await outcomes(urls, method=method, timeout_s=4, dns_servers=(farm.dns,))
     assert_outcomes(found, urls, [case.outcome(method) for case in NEVER])
 
 
 @pytest.mark.parametrize("method", ["GET"])
 async def test_what_is_no_url(method: str, farm: Farm) -> None:
-    found = await outcomes(INVALID, method=method, timeout_s=10, dns_servers=(farm.dns,))
+    found = await outcomes(INVALID, method=method, timeout_s=60, dns_servers=(farm.dns,))
     assert_outcomes(found, INVALID, ["invalid_url"] * len(INVALID))
     assert farm.connections() == 0
 
@@ -89,7 +88,7 @@ async def test_a_body_is_read_up_to_its_limit(farm: Farm) -> None:
 
 
 async def test_a_gzip_bomb_is_not_unpacked(farm: Farm) -> None:
-    (result,) = await checked([farm.url("/gzip/500")], body_limit_bytes=1 << 30, timeout_s=25)
+    (result,) = await checked([farm.url("/gzip/500")], body_limit_bytes=1 << 30, timeout_s=100)
     assert result.outcome == "200"
     assert result.body_bytes < 10 << 20
 

@@ -21,6 +21,7 @@ from oneloop.check.blocks import BLOCK_BYTES
 from oneloop.check.inputs import Fetch, Form, Source, form_of, read
 from oneloop.check.lines import LINE_BYTES
 from oneloop.check.result import BadLine, Target
+from tests.conftest import settle
 
 URL = "http://somewhere.example/list"
 
@@ -387,16 +388,14 @@ async def test_a_fifo_and_standard_input_do_not_hold_up_the_loop(tmp_path: Path)
     os.mkfifo(path)
     reading = read(Source(str(path)))
     first = asyncio.ensure_future(anext(reading))
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await settle(20)
     assert not first.done()
     # Succeeds at once, if the reader is there: it has been opened, on a thread.
     writer = await asyncio.to_thread(os.open, path, os.O_WRONLY)
     os.write(writer, b"http://a.example/\nhttp://b.")
     assert await first == Target(1, "http://a.example/")
     second = asyncio.ensure_future(anext(reading))
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await settle(20)
     assert not second.done()
     os.write(writer, b"example/\n")
     assert await second == Target(2, "http://b.example/")
@@ -467,8 +466,7 @@ async def test_a_reader_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None
     os.mkfifo(path)
     for turns in range(30):
         reading = asyncio.ensure_future(entries(Source(str(path))))
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        await settle(turns)
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
@@ -498,8 +496,7 @@ def test_a_descriptor_is_not_closed_under_a_thread_that_reads(tmp_path: Path, mo
         reading = asyncio.ensure_future(entries(Source(str(path))))
         await reads.wait()
         reading.cancel()
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await settle(20)
         is_done = reading.done()
         go_on.set()
         with pytest.raises(asyncio.CancelledError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
 import json
 import os
@@ -21,6 +20,7 @@ from oneloop.check.journal import Journal, JournalError
 from oneloop.check.record import record_of, result_of
 from oneloop.check.result import ERRORS, Hop, Result, Target
 from tests.check import writing_journal
+from tests.check.full_disk import FullDisk
 from tests.check.writing_journal import result_for
 
 
@@ -195,7 +195,7 @@ def test_another_input_is_refused(tmp_path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(JournalError, match=r"the journal of urls.txt, not b.txt: use another"):
         opened(path, "b.txt")
-    with pytest.raises(JournalError, match="with other options"):
+    with pytest.raises(JournalError, match="with another --method"):
         opened(path, method="GET")
     assert path.read_bytes() == before
     for version in (0, 2):
@@ -359,18 +359,7 @@ async def test_a_turn_of_the_loop_is_one_write(tmp_path: Path, monkeypatch: pyte
 async def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "journal"
     journal, _ = opened(path)
-    written = os.write
-    room = 50
-
-    def write_some(fd: int, data: bytes) -> int:
-        nonlocal room
-        if not room:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        done = written(fd, bytes(data[:room]))
-        room -= done
-        return done
-
-    monkeypatch.setattr(os, "write", write_some)
+    disk = FullDisk(monkeypatch, 50)
     journal.add(result_for(1))
     journal.add(result_for(2))
     await asyncio.sleep(0)
@@ -378,7 +367,7 @@ async def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path, monkeypatch
         journal.add(result_for(3))
     with pytest.raises(OSError, match="No space left"):
         journal.flush()
-    room = 1 << 20
+    disk.room_bytes = 1 << 20
     journal.add(result_for(3))
     journal.close()
     journal, earlier = opened(path)
@@ -397,3 +386,19 @@ def test_memory_is_eight_bytes_for_each(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     journal.close()
+
+
+def test_a_long_first_line_is_not_taken_for_an_incomplete_one(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    content = b'{"kind": "oneloop check journal", "source": "' + b"x" * 70_000 + b'"}\n{}\n'
+    path.write_bytes(content)
+    with pytest.raises(JournalError, match="not a journal"):
+        opened(path)
+    assert path.read_bytes() == content
+
+
+def test_a_deeply_nested_first_line_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(b'{"kind": "oneloop check journal", "source": ' + b"[" * 60_000 + b"\n")
+    with pytest.raises(JournalError, match="line 1 is damaged"):
+        opened(path)

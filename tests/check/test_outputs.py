@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 import json
 import os
 import random
@@ -17,6 +16,7 @@ from oneloop.check.outputs import Csv, Html, JsonLines
 from oneloop.check.record import FIELDS
 from oneloop.check.result import Hop, Result
 from tests.check import writing_outputs
+from tests.check.full_disk import FullDisk
 from tests.check.writing_journal import result_for
 
 ROOT = Path(__file__).parents[2]
@@ -127,23 +127,12 @@ def test_what_cannot_be_opened_raises_at_once(tmp_path: Path, kind: type) -> Non
 
 def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = JsonLines(tmp_path / "a")
-    written = os.write
-    room = 30
-
-    def write_some(fd: int, data: bytes) -> int:
-        nonlocal room
-        if not room:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        done = written(fd, bytes(data[:room]))
-        room -= done
-        return done
-
-    monkeypatch.setattr(os, "write", write_some)
+    disk = FullDisk(monkeypatch, 30)
     output.write(FULL)
     with pytest.raises(OSError, match="No space") as raised:
         output.flush()
     assert raised.value.filename == str(tmp_path / "a")
-    room = 1 << 20
+    disk.room_bytes = 1 << 20
     output.write(FULL)
     output.close()
     assert (tmp_path / "a").read_bytes().count(b"\n") == 2

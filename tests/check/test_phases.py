@@ -1,4 +1,4 @@
-"""How long each part of a request took, and how long it may take: what the connector takes from within aiohttp."""
+"""How long each part of a request took, and how long it may take: what the opener measures."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 
-from oneloop.check import Options, Result, check, connector
+from oneloop.check import Options, Result, check, openings
 from oneloop.check.resolver import Addresses, Resolver
 from tests.check.site import serving
 
@@ -71,7 +70,7 @@ async def test_the_time_of_tls_begins_with_the_connection(
             self.now_s += 1.0
             return self.now_s
 
-    monkeypatch.setattr(connector, "time", Clock())
+    monkeypatch.setattr(openings, "time", Clock())
     async with serving(context=context) as site:
         (found,) = await check_all([f"https://127.0.0.1:{site.port}/"])
     assert (found.connect_s, found.tls_s) == (1, 1)
@@ -108,14 +107,14 @@ async def test_a_limit_ends_with_its_phase(loop: asyncio.AbstractEventLoop) -> N
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\na")
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.2)
         writer.write(b"b")
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         (found,) = await check_all(
-            [f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"], first_byte_timeout_s=0.1, retries=0
+            [f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"], first_byte_timeout_s=1.0, retries=0
         )
     assert (found.outcome, found.body_bytes) == ("200", 2)
 
@@ -174,9 +173,20 @@ async def test_a_blocked_address_is_no_matter_where_another_is_connected_to(
         writer.close()
 
     monkeypatch.setattr(Resolver, "_ask", ask)
-    monkeypatch.setattr(connector, "is_public", lambda address: str(address) == "127.0.0.1")
+    monkeypatch.setattr(openings, "is_public", lambda address: str(address) == "127.0.0.1")
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         url = f"http://mixed.test:{server.sockets[0].getsockname()[1]}/"
         (found,) = await check_all([url], block_private=True, retries=0)
     assert found.outcome == "protocol"
+
+
+def test_another_loop_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="needs oneloop's loop"):
+        asyncio.run(check_all(["http://127.0.0.1:1/"]))
+
+
+async def test_plain_words_and_one_notation(loop: asyncio.AbstractEventLoop) -> None:
+    refused, hexadecimal = await check_all(["http://127.0.0.1:1/", "http://0x7f.1:1/"], retries=0)
+    assert (refused.error, refused.error_text) == ("connect", "connection refused")
+    assert (hexadecimal.error, hexadecimal.error_text) == ("invalid_url", "0x7f.1 is an unusual notation of 127.0.0.1")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oneloop.check import Result, progress
 from oneloop.check.counts import Counts
-from oneloop.check.progress import Progress
+from oneloop.check.progress import Progress, entries_in
 
 
 class Bar:
@@ -28,8 +31,9 @@ class Bar:
     def stop(self) -> None:
         self.said.append("stop")
 
-    def update(self, task: int, *, completed: int, said: str, refresh: bool) -> None:
+    def update(self, task: int, *, completed: int, said: str, rate: float, refresh: bool) -> None:
         assert (task, refresh) == (7, True)
+        assert rate >= 0
         self.said.append(f"{completed}: {said}")
 
 
@@ -69,6 +73,32 @@ def test_on_a_terminal_or_as_asked(
     with Progress(Counts(), is_shown=is_shown):
         pass
     assert bool(bar.said) == (is_terminal if is_shown is None else is_shown)
+
+
+def test_with_the_number_of_entries_the_rest_of_the_time_is_drawn() -> None:
+    console = pytest.importorskip("rich.console")
+    bar = progress._bar()
+    bar.add_task("", total=100, completed=50, said="200 50", rate=12.3)
+    drawn = console.Console(file=io.StringIO(), width=120, record=True)
+    drawn.print(bar.get_renderable())
+    assert re.search(r"50/100  50%  12/s 0:00:00 -:--:-- 200 50", drawn.export_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "entries"),
+    [
+        ("urls.txt", b"# list\nhttp://a/\n\n  \nhttp://b/", 2),
+        ("urls.txt", b"", 0),
+        ("urls.txt.gz", b"x\n", None),
+        ("packed", b"\x1f\x8b\n\n", None),
+        ("sitemap.xml", b"x\n", None),
+    ],
+)
+def test_entries_are_counted(tmp_path: Path, name: str, text: bytes, entries: int | None) -> None:
+    (tmp_path / name).write_bytes(text)
+    assert entries_in(str(tmp_path / name)) == entries
+    assert entries_in(str(tmp_path / "nowhere")) is None
+    assert entries_in("-") is None
 
 
 def test_it_is_drawn_on_stderr() -> None:

@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-pytest.importorskip("aiohttp")
 pycares: Any = pytest.importorskip("pycares")
 
 from oneloop.check import Options, resolver  # noqa: E402
-from oneloop.check.phases import Phases, current  # noqa: E402
+from oneloop.check.phases import Phases  # noqa: E402
 from oneloop.check.resolver import NameNotFoundError, Resolver  # noqa: E402
+
+PHASES: Any = Phases({}, None)
 
 
 @dataclass
@@ -58,31 +59,30 @@ async def resolving(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Reso
     servers, made = Servers(), Resolver(Options())
     monkeypatch.setattr(resolver, "time", servers)
     monkeypatch.setattr(made, "_answer", servers.ask)
-    async with asyncio.timeout(None) as timer:
-        current.set(Phases({}, timer))
-        yield made, servers
-        await made.close()
+    PHASES.dns_s = None
+    yield made, servers
+    await made.close()
 
 
 async def test_the_shortest_time_counts(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     async with resolving(monkeypatch) as (made, servers):
         servers.answer = Answer([Node(60), Node(30)], [Node(5)])
-        assert [found["host"] for found in await made.resolve("a.test")] == ["127.0.0.1"] * 2
-        current.get().dns_s = None
+        assert [where[0] for _, where in await made.resolve("a.test", 80, PHASES)] == ["127.0.0.1"] * 2
+        PHASES.dns_s = None
         servers.now_s += 4.9
-        await made.resolve("a.test")
+        await made.resolve("a.test", 80, PHASES)
         # It was known: nobody was asked, and it took no time.
-        assert (servers.asked["a.test"], current.get().dns_s) == (1, None)
+        assert (servers.asked["a.test"], PHASES.dns_s) == (1, None)
         servers.now_s += 0.1
-        await made.resolve("a.test")
-        assert (servers.asked["a.test"], current.get().dns_s) == (2, 0)
+        await made.resolve("a.test", 80, PHASES)
+        assert (servers.asked["a.test"], PHASES.dns_s) == (2, 0)
 
 
 async def test_so_many_names_are_known(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolver, "_MOST_NAMES", 3)
     async with resolving(monkeypatch) as (made, _):
         for number in range(5):
-            await made.resolve(f"{number}.test")
+            await made.resolve(f"{number}.test", 80, PHASES)
         assert list(made._known) == ["2.test", "3.test", "4.test"]
 
 
@@ -91,7 +91,7 @@ async def test_whoever_gives_up_leaves_the_others_their_answer(
 ) -> None:
     async with resolving(monkeypatch) as (made, servers):
         servers.gate.clear()
-        first, second = [asyncio.create_task(made.resolve("a.test")) for _ in range(2)]
+        first, second = [asyncio.create_task(made.resolve("a.test", 80, PHASES)) for _ in range(2)]
         while not servers.asked:
             await asyncio.sleep(0)
         first.cancel()
@@ -109,7 +109,7 @@ async def test_a_failure_that_nobody_waits_for_is_none(
     async with resolving(monkeypatch) as (made, servers):
         servers.error = pycares.errno.ARES_ESERVFAIL
         servers.gate.clear()
-        waiting = asyncio.create_task(made.resolve("a.test"))
+        waiting = asyncio.create_task(made.resolve("a.test", 80, PHASES))
         while not servers.asked:
             await asyncio.sleep(0)
         waiting.cancel()
@@ -124,7 +124,7 @@ async def test_its_end_waits_for_no_name_server(
 ) -> None:
     async with resolving(monkeypatch) as (made, servers):
         servers.gate.clear()
-        waiting = asyncio.create_task(made.resolve("a.test"))
+        waiting = asyncio.create_task(made.resolve("a.test", 80, PHASES))
         while not servers.asked:
             await asyncio.sleep(0)
     assert (await asyncio.gather(waiting, return_exceptions=True))[0].__class__ is asyncio.CancelledError
@@ -141,7 +141,7 @@ async def test_only_names_that_do_not_exist_are_final(
     async with resolving(monkeypatch) as (made, servers):
         servers.error = getattr(pycares.errno, error)
         with pytest.raises(OSError, match=r"a\.test: ") as raised:
-            await made.resolve("a.test")
+            await made.resolve("a.test", 80, PHASES)
         assert isinstance(raised.value, NameNotFoundError) is is_final
 
 
@@ -149,10 +149,10 @@ async def test_addresses_in_unusual_forms_are_not_asked_for(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with resolving(monkeypatch) as (made, servers):
-        (found,) = await made.resolve("0x7f.1", 80)
-        assert (found["host"], found["family"], found["port"]) == ("127.0.0.1", socket.AF_INET, 80)
-        (found,) = await made.resolve("::1")
-        assert (found["host"], found["family"]) == ("::1", socket.AF_INET6)
+        (found,) = await made.resolve("0x7f.1", 80, PHASES)
+        assert found == (socket.AF_INET, ("127.0.0.1", 80))
+        (found,) = await made.resolve("::1", 80, PHASES)
+        assert found == (socket.AF_INET6, ("::1", 80, 0, 0))
         assert not servers.asked
 
 
@@ -184,9 +184,8 @@ async def test_a_channel_is_replaced_when_its_cache_is_large(
     monkeypatch.setattr(pycares, "Channel", Channel)
     monkeypatch.setattr(resolver, "_MOST_ASKED", 2)
     made = Resolver(Options())
-    async with asyncio.timeout(None) as timer:
-        current.set(Phases({}, timer))
-        waiting = {host: asyncio.create_task(made.resolve(host)) for host in ("a.test", "b.test", "c.test")}
+    async with asyncio.timeout(None):
+        waiting = {host: asyncio.create_task(made.resolve(host, 80, PHASES)) for host in ("a.test", "b.test", "c.test")}
         while sum(len(one.asked) for one in Channel.made) < 3:
             await asyncio.sleep(0)
         first, second = Channel.made

@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 psutil: Any = pytest.importorskip("psutil")
 
@@ -28,11 +27,6 @@ from oneloop.check.spread import Processes, WorkerLostError, check_spread  # noq
 from tests.check.site import Site, serving  # noqa: E402
 
 pytestmark = pytest.mark.time_limit(120)
-
-
-@pytest.fixture
-def loop_name() -> str:
-    return "oneloop"
 
 
 # multiprocessing's own process for what others leave behind: it stays.
@@ -152,7 +146,7 @@ async def test_workers_end_with_their_parent() -> None:
             await process.wait()
         assert workers
         for worker in workers:
-            worker.wait(20)
+            worker.wait(60)
 
 
 async def test_the_input_fails() -> None:

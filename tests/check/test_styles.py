@@ -1,4 +1,4 @@
-"""What the other styles do with options and failures: `get`, which all of them call, against the farm."""
+"""What the other styles do with options and failures: `Blocking`, which all of them call, against the farm."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("requests")
+pytest.importorskip("pycares")
 
 from oneloop.check import OptionError, Options, Result, Target, styles
-from oneloop.check.styles import check_in_style, get
+from oneloop.check.blocking import Blocking
+from oneloop.check.styles import check_in_style
 from tests.check.cases import to
 from tests.check.farm.process import Farm
 
 
-@pytest.fixture(autouse=True)
-def _its_authorities(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`requests` has its own."""
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(farm.authority))
-
-
 def got(url: str, **options: Any) -> Result:
-    return get(Target(1, url), Options(**{"timeout_s": 20.0, **options}))
+    blocking = Blocking(Options(**{"timeout_s": 20.0, **options}))
+    try:
+        return blocking.fetch(Target(1, url))
+    finally:
+        blocking.close()
 
 
 @pytest.mark.parametrize(
@@ -45,7 +44,6 @@ def test_outcomes(listener: str, path: str, outcome: str, farm: Farm) -> None:
     assert bool(found.error_text) == (found.error is not None)
 
 
-@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 def test_outcomes_elsewhere(farm: Farm) -> None:
     assert got(farm.url("/slow/first"), timeout_s=0.1).outcome == "timeout"
     assert got("http://nothing.invalid/").outcome == "dns"
@@ -71,17 +69,30 @@ def test_what_is_sent(farm: Farm) -> None:
     assert (sent["x-one"], sent["user-agent"], sent["authorization"]) == ("1", "me/1.0", "Basic dXNlcjphOmI=")
 
 
-def test_options_that_requests_does_not_have() -> None:
+def test_options_of_coroutines_only() -> None:
     for options in (Options(), Options(retries=0), Options(per_host=200)):
         assert list(check_in_style([], options, "threads")) == []
-    for options in (Options(rate=1), Options(retries=2), Options(family=4), Options(block_private=True)):
+    for options in (Options(rate=1), Options(retries=2), Options(family=4), Options(dns_servers=("127.0.0.1",))):
         with pytest.raises(OptionError, match="is supported only by --style coroutines, not by --style threads"):
             check_in_style([], options, "threads")
 
 
-def test_green_threads_need_a_patched_process() -> None:
-    with pytest.raises(OptionError, match="patch_all"):
-        check_in_style([], Options(), "green")
+def test_private_addresses(farm: Farm) -> None:
+    assert got(farm.url("/"), block_private=True).outcome == "blocked"
+    for host in ("0x7f.1", "2130706433"):
+        assert got(f"http://{host}/", block_private=True).outcome == "blocked"
+        assert got(f"http://{host}/").outcome == "invalid_url"
+
+
+def test_no_url_sees_the_cookies_of_another(farm: Farm) -> None:
+    blocking = Blocking(Options(timeout_s=60.0))
+    try:
+        for number in range(2):
+            assert blocking.fetch(Target(number, farm.url("/echo/cookie"))).outcome == "200"
+    finally:
+        blocking.close()
+    sent = [fields for kept in farm.seen()["headers"].values() for fields in kept]
+    assert ["cookie" in fields for fields in sent] == [False, False]
 
 
 class Pool(Executor):
@@ -96,6 +107,9 @@ class Pool(Executor):
         self.calls[future] = args[0]
         return future
 
+    def never(self, target: Target) -> Result:
+        raise AssertionError("`wait` makes the results")
+
     def wait(self, futures: set[Future[Result]], return_when: str) -> tuple[set[Future[Result]], set[Future[Result]]]:
         first = min(futures, key=lambda future: self.calls[future].number)
         first.set_result(Result(self.calls[first].number, self.calls[first].url, status=200))
@@ -109,7 +123,7 @@ def test_a_pool_is_given_no_more_than_it_needs_and_ends_with_its_consumer(monkey
     pool = Pool()
     monkeypatch.setattr(styles, "wait", pool.wait)
     urls = (Target(number, "http://a/") for number in range(1, 101))
-    found = styles._in_pool(urls, Options(concurrency=2), pool)
+    found = styles._in_pool(urls, Options(concurrency=2), pool, pool.never)
     assert [next(found).number for _ in range(10)] == list(range(1, 11))
     # One is done and one is taken at a time.
     assert len(pool.calls) == 9 + 2 * 2

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.programs import run_command
 
 LIMIT_S = 60.0
 
@@ -18,13 +19,4 @@ NO_LOOP = "oneloop run: this program created no event loop, so oneloop did nothi
 
 def run(*command: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; never raises for its exit status."""
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    return run_command(*command, cwd=cwd, env=env, limit_s=LIMIT_S)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -39,16 +38,11 @@ def test_it_sees_our_tasks(loop_name: str, command: str) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        done = subprocess.run(
-            [sys.executable, "-m", "asyncio", command, str(process.pid)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        done = programs.run_command(
+            sys.executable, "-m", "asyncio", command, str(process.pid), env={"PYTHONWARNINGS": "ignore"}
         )
         process.stdin.close()
-        process.wait(30)
+        process.wait(60)
     if "ermission" in done.stderr:
         pytest.skip("this system does not permit reading another process's memory")
     assert "named-by-the-test" in done.stdout, done.stdout + done.stderr

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from tests import programs
 from tests.cli.command import ONELOOP_RUN, PYTHON, run
 
 LOOP = """
@@ -223,13 +223,8 @@ def test_folder_is_harmless_in_other_interpreters(here: Path) -> None:
     """)
     )
     children = Path(__file__).parents[2] / "python" / "oneloop" / "running" / "children"
-    done = subprocess.run(
-        [sys.executable, "-S", "other.py"],
-        cwd=here,
-        env={**os.environ, "PYTHONPATH": str(children), "ONELOOP_RUN": "on"},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = programs.run_command(
+        sys.executable, "-S", "other.py", cwd=here, env={"PYTHONPATH": str(children), "ONELOOP_RUN": "on"}
     )
     assert (done.stdout, done.stderr) == ("False []\n", "")
 

@@ -88,7 +88,7 @@ def test_hooks_begin_at_once_before_3_15(fresh: None, monkeypatch: pytest.Monkey
 def test_loops_are_replaced_once(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
     monkeypatch.setattr(factories, "replace_factories", lambda *, named: calls.append(named))
-    monkeypatch.setattr(report, "watch", lambda: calls.append("watch"))
+    monkeypatch.setattr(report, "watch", lambda **_: calls.append("watch"))
     hooks.enter(hooks.Settings(keep_named=True))
     hooks.enter(hooks.Settings())
     assert calls == [False, "watch"]
@@ -134,6 +134,13 @@ def test_asyncio_that_sitecustomize_has_imported_is_changed(tmp_path: Path) -> N
     env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     code = "import asyncio, sitecustomize; asyncio.run(sitecustomize.which())"
     done = run(*ONELOOP_RUN, "-c", code, cwd=tmp_path, env=env)
+    assert (done.stdout, done.stderr) == ("oneloop.loop\n", "")
+
+
+@pytest.mark.parametrize("first", ["from oneloop import Loop", "import oneloop.loop", "import oneloop.green"])
+def test_oneloop_may_be_the_first_import_of_a_program(tmp_path: Path, first: str) -> None:
+    code = f"{first}\nimport asyncio\nprint(type(asyncio.new_event_loop()).__module__)"
+    done = run(*ONELOOP_RUN, "-c", code, cwd=tmp_path, env={"PYTHONWARNINGS": "ignore"})
     assert (done.stdout, done.stderr) == ("oneloop.loop\n", "")
 
 

@@ -68,7 +68,8 @@ def test_nothing_behind_the_end_of_the_options() -> None:
         (["--check-hash-based-pycs", "always", "x.py"], ["--check-hash-based-pycs", "always"], ["x.py"]),
         (["-B", "--replace", "uvloop", "x.py"], ["-B"], ["--replace=uvloop", "x.py"]),
         (["-B", "--replace=uvloop", "--stats", "x.py"], ["-B"], ["--replace=uvloop", "--stats", "x.py"]),
-        (["-B", "--stats-socket", "x.py"], ["-B"], ["--stats-socket", "x.py"]),
+        (["-B", "--stats-socket", "x.py"], ["-B"], ["--stats-socket=1", "x.py"]),
+        (["-B", "--stats-socket", "/s.sock", "x.py"], ["-B"], ["--stats-socket=/s.sock", "x.py"]),
         (["-B", "--stats-socket=/s", "--patch", "x.py"], ["-B"], ["--stats-socket=/s", "--patch", "x.py"]),
     ],
 )

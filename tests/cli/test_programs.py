@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -171,7 +172,7 @@ def test_interrupted_program_dies_by_the_signal(tmp_path: Path) -> None:
     (tmp_path / "ends.py").write_text(ENDS["interrupt"])
     assert run(*ONELOOP_RUN, "ends.py", cwd=tmp_path).returncode == -signal.SIGINT
     # Which a shell reports as 130.
-    line = " ".join([*ONELOOP_RUN, "ends.py; echo status $?"])
+    line = f"{shlex.join([*ONELOOP_RUN, 'ends.py'])}; echo status $?"
     done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout == "status 130\n"
 
@@ -366,7 +367,40 @@ def test_optimised_python_without_docstrings(tmp_path: Path) -> None:
 
 
 def test_program_from_a_pipe(tmp_path: Path) -> None:
-    line = " ".join([*ONELOOP_RUN, "<(echo 'print(42)')"])
+    line = f"{shlex.join(ONELOOP_RUN)} <(echo 'print(42)')"
     done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
     # The shell becomes our process, and its other child ours.
     assert (done.stdout, done.stderr.replace(NO_LOOP, "")) == ("42\n", "")
+
+
+def test_a_loaded_module_whose_parent_is_none(tmp_path: Path) -> None:
+    # coverage's plug-ins are such: `$coverage.…`.
+    program = tmp_path / "program.py"
+    program.write_text("print('ran')\n")
+    start = (
+        "import runpy, sys\n"
+        "sys.modules['$tool.inside'] = sys\n"
+        f"sys.argv = ['oneloop', 'run', {str(program)!r}]\n"
+        "runpy.run_module('oneloop', run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "source", [b'a = 1\nx = "\xff"\n', b"a = 1\n\0\n", b"a = (1\n", b'print "x"\n', b"# coding: latin-1\nx = '\xe9'\n"]
+)
+def test_errors_of_syntax_are_those_of_python(tmp_path: Path, source: bytes) -> None:
+    (tmp_path / "program.py").write_bytes(source)
+    ours, theirs = (run(*command, "program.py", cwd=tmp_path) for command in (ONELOOP_RUN, PYTHON))
+    assert ours.returncode == theirs.returncode
+    # Of a line with a null byte python shows an empty one.
+    assert ours.stderr.replace(NO_LOOP, "") == theirs.stderr.replace("\n    \n", "\n")
+
+
+def test_package_without_a_program(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/__init__.py").touch()
+    done = run(*ONELOOP_RUN, "-m", "parts", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.endswith("Run one of its modules: oneloop run -m parts.MODULE\n")

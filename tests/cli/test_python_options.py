@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.cli.command import LIMIT_S, NO_LOOP, ONELOOP_RUN, PYTHON, run
 
 SHOW = """
@@ -54,15 +55,7 @@ def same(here: Path, *words: str, stdin: str | None = None) -> None:
     """Both do the same; programs without loops are told so at a good end, unless they were asked for their help."""
 
     def done(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *words],
-            cwd=here,
-            input=stdin or "",
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        return programs.run_command(*command, *words, cwd=here, typed=stdin or "", limit_s=LIMIT_S)
 
     expected, shown = done(*PYTHON), done(*ONELOOP_RUN)
     assert shown.stdout == expected.stdout
@@ -141,14 +134,7 @@ def test_interactive_afterwards(here: Path, program: str, typed: str) -> None:
     (here / "program.py").write_text(program)
 
     def done(*command: str) -> list[str]:
-        answer = subprocess.run(
-            [*command, "-i", "program.py"],
-            cwd=here,
-            input=typed,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        answer = programs.run_command(*command, "-i", "program.py", cwd=here, typed=typed)
         return [answer.stdout, answer.stderr, str(answer.returncode)]
 
     assert done(*ONELOOP_RUN) == done(*PYTHON)
@@ -214,9 +200,9 @@ MISTAKES = [
     (["show.py", "a b"], "oneloop run show.py 'a b'"),
     (["-m", "show"], "oneloop run -m show"),
     (["pkg.module:app"], "oneloop serve pkg.module:app"),
-    (["serv"], "run, serve, check and top"),
+    (["serv"], "run, serve, check, top, doctor, docs and completion"),
     (["--stats"], "after the command"),
-    ([], "run, serve, check and top"),
+    ([], "run, serve, check, top, doctor, docs and completion"),
     (["run", "--"], "no program given"),
 ]
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
+
 PROGRAM = """
 import asyncio, sys
 
@@ -26,15 +28,7 @@ loop.close()
 
 
 def oneloop(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "oneloop", *arguments],
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return programs.run_command(sys.executable, "-m", "oneloop", *arguments, cwd=cwd)
 
 
 @pytest.fixture
@@ -130,12 +124,6 @@ def test_help(program: Path) -> None:
 @pytest.mark.parametrize("option", [("--patch",), ("--replace", "gevent")])
 def test_what_green_threads_need_is_said(program: Path, option: tuple[str, ...]) -> None:
     source = "import sys; sys.modules['greenlet'] = None; from oneloop.cli import main; main(sys.argv[1:])"
-    done = subprocess.run(
-        [sys.executable, "-c", source, "run", *option, str(program)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = programs.run_command(sys.executable, "-c", source, "run", *option, str(program))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "oneloop run: oneloop.green needs the greenlet package: pip install 'oneloop[green]'\n"

@@ -133,3 +133,18 @@ def test_terminal_without_rich_gets_text(monkeypatch: pytest.MonkeyPatch, capsys
 def test_pipe_gets_text() -> None:
     with Screen() as shown:
         assert shown._live is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [
+        (None, "-"),
+        ({"open": 0, "idle": 0, "waiting": 0}, "0/0"),
+        ({"open": 12, "idle": 2, "waiting": 0}, "10/12"),
+        ({"open": 100, "idle": 0, "waiting": 3210}, "100/100 +3,210"),
+    ],
+)
+def test_clients(counts: dict[str, int] | None, shown: str) -> None:
+    table = text([process(1, 0.0, loop(client=counts))], None).splitlines()
+    assert table[1].split()[-2] == "client"
+    assert f"  {shown}  -" in table[2]

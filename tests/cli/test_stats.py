@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 from textwrap import dedent
+
+import pytest
 
 import oneloop
 from oneloop.cli.stats import COLUMNS_MAX, _Log, table
@@ -52,6 +55,51 @@ def test_program_without_loops_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("print('hello')")
     done = run(*ONELOOP_RUN, "--stats", "program.py", cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("hello\n", "oneloop statistics\nthis process created no oneloop event loop\n")
+
+
+FORKS = """
+    import asyncio, multiprocessing, os, sys
+
+    async def main(ticks):
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+
+    def work():
+        asyncio.run(main(50))
+
+    if __name__ == "__main__":
+        asyncio.run(main(1))
+        if sys.argv[1] == "fork":
+            pid = os.fork()
+            if not pid:
+                work()
+                sys.exit()
+            os.waitpid(pid, 0)
+        else:
+            child = multiprocessing.get_context(sys.argv[1]).Process(target=work)
+            child.start()
+            child.join()
+"""
+
+
+@pytest.mark.parametrize("way", ["fork", "forkserver", "spawn"])
+def test_children_print_a_table_of_their_own_loops(tmp_path: Path, way: str) -> None:
+    (tmp_path / "program.py").write_text(dedent(FORKS))
+    done = run(*ONELOOP_RUN, "--stats", "program.py", way, cwd=tmp_path, env={"PYTHONWARNINGS": ""})
+    assert done.returncode == 0, done.stderr
+    tables = re.split(r"^oneloop statistics", done.stderr, flags=re.MULTILINE)[1:]
+    assert [bool(re.match(r" of process \d+\n", table)) for table in tables] == [True, False], done.stderr
+    assert [len(row(table, "ticks")) for table in tables] == [1, 1]
+    assert int(row(tables[0], "ticks")[0]) > 50
+
+
+def test_multiprocessings_children_by_fork_print_a_table(tmp_path: Path) -> None:
+    text = dedent(FORKS).replace('sys.argv[1] == "fork"', "False")
+    (tmp_path / "program.py").write_text(text)
+    done = run(*ONELOOP_RUN, "--stats", "program.py", "fork", cwd=tmp_path, env={"PYTHONWARNINGS": ""})
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("oneloop statistics of process ") == 1
+    assert done.stderr.count("oneloop statistics\n") == 1
 
 
 def one(**counters: object) -> oneloop.Statistics:

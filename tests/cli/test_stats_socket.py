@@ -167,15 +167,17 @@ class Peer:
 
 
 @pytest.mark.parametrize(
-    ("user", "group", "is_answered"), [(777, 12, True), (0, 12, True), (12, 777, False), (12, 0, False)]
+    ("user", "group", "has_response"), [(777, 12, True), (0, 12, True), (12, 777, False), (12, 0, False)]
 )
-def test_owner_and_root_are_answered(monkeypatch: pytest.MonkeyPatch, user: int, group: int, is_answered: bool) -> None:
+def test_owner_and_root_are_answered(
+    monkeypatch: pytest.MonkeyPatch, user: int, group: int, has_response: bool
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 777)
     monkeypatch.setattr(stats_socket, "_PEER", Peer(user, group))
     ours, theirs = socket.socketpair()
     with theirs:
         stats_socket._answer(ours.detach())
-        assert bool(theirs.recv(1)) == is_answered
+        assert bool(theirs.recv(1)) == has_response
 
 
 def test_peer_that_has_gone_is_no_error() -> None:
@@ -184,9 +186,10 @@ def test_peer_that_has_gone_is_no_error() -> None:
     stats_socket._answer(ours.detach())
 
 
-def test_empty_variable_opens_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", ["", "0"])
+def test_empty_variable_opens_nothing(value: str, tmp_path: Path) -> None:
     code = "import oneloop, sys; oneloop.Loop().close(); print('oneloop.stats_socket' in sys.modules)"
-    done = run(*PYTHON, "-c", code, cwd=tmp_path, env={"ONELOOP_STATS_SOCKET": ""})
+    done = run(*PYTHON, "-c", code, cwd=tmp_path, env={"ONELOOP_STATS_SOCKET": value})
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 

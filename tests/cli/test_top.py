@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from oneloop.cli import screen, top
+from oneloop.cli import asking, screen
+from tests import programs
 from tests.cli.command import LIMIT_S, ONELOOP_RUN
 
 ONELOOP = (sys.executable, "-m", "oneloop")
@@ -77,14 +78,7 @@ def line(process: subprocess.Popen[str]) -> str:
 
 
 def oneloop_top(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*ONELOOP, "top", *words],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    return programs.run_command(*ONELOOP, "top", *words, limit_s=LIMIT_S)
 
 
 def snapshot(*words: str) -> dict[str, Any]:
@@ -104,7 +98,7 @@ def test_the_only_program_is_shown(tmp_path: Path, runtime: Path) -> None:
         assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         answer = snapshot()
-        assert answer["format"] == top.FORMAT
+        assert answer["format"] == asking.FORMAT
         assert (answer["pid"], answer["argv"]) == (process.pid, ["program.py"])
         [loop] = answer["loops"]
         assert loop["state"] == "sleeping"
@@ -149,7 +143,7 @@ def test_longest_callback_of_late_and_of_all(tmp_path: Path, runtime: Path) -> N
         import functools, time
 
         async def remarkable():
-            time.sleep(0.05)
+            time.sleep(0.3)
 
         async def main():
             await asyncio.create_task(remarkable(), name="the task")
@@ -332,7 +326,7 @@ def test_threads_come_and_go_while_somebody_looks(tmp_path: Path, runtime: Path)
     with running(tmp_path, text, "--stats-socket") as process:
         assert line(process) == "ready"
         for _ in range(20):
-            assert top.ask(str(runtime / f"{process.pid}.sock"))["pid"] == process.pid
+            assert asking.ask(str(runtime / f"{process.pid}.sock"))["pid"] == process.pid
     assert process.returncode == 0, (tmp_path / "log").read_text()
 
 
@@ -512,6 +506,7 @@ def test_rates_are_those_between_two_looks() -> None:
         "0",
         "0",
         "0",
+        "-",
         "100",
         "µs",
         "late",

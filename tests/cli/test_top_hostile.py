@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from oneloop import stats_socket
-from oneloop.cli import screen, top
+from oneloop.cli import asking, screen
 from tests.cli.command import PYTHON, run
 from tests.cli.test_top import PLAIN, line, oneloop_top, running, runtime
 
@@ -41,7 +41,7 @@ def test_names_cannot_command_the_terminal(changes: dict[str, object]) -> None:
 
 
 def test_answer_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top, "_ANSWER_MAX_BYTES", 100)
+    monkeypatch.setattr(asking, "ANSWER_MAX_BYTES", 100)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
@@ -55,13 +55,13 @@ def test_answer_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises(top.TopError, match="too long"):
-            top.ask(str(tmp_path / "s"))
+        with pytest.raises(asking.TopError, match="too long"):
+            asking.ask(str(tmp_path / "s"))
         thread.join()
 
 
 def test_answer_that_drips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top, "LIMIT_S", 0.2)
+    monkeypatch.setattr(asking, "LIMIT_S", 0.2)
     gone = threading.Event()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
@@ -78,8 +78,8 @@ def test_answer_that_drips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises(top.TopError, match="does not answer"):
-            top.ask(str(tmp_path / "s"))
+        with pytest.raises(asking.TopError, match="has not answered"):
+            asking.ask(str(tmp_path / "s"))
         gone.set()
         thread.join()
 
@@ -142,7 +142,7 @@ threads = [threading.Thread(target=fork, daemon=True) for _ in range(2)]
 for thread in threads:
     thread.start()
 for thread in threads:
-    thread.join(20)
+    thread.join(60)
 print(sum(thread.is_alive() for thread in threads), flush=True)
 os._exit(0)
 """

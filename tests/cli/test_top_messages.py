@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from oneloop.cli import screen, top
+from oneloop.cli import asking, keys, screen, top
 from tests.cli.command import LIMIT_S
 from tests.cli.test_screen import loop, process
 from tests.cli.test_top import ONELOOP
@@ -56,7 +56,7 @@ def answering(path: Path, answer: bytes, times: int = 1) -> Iterator[None]:
 
 
 def snapshot(pid: int) -> bytes:
-    return json.dumps({**process(pid, 1.0, loop()), "format": top.FORMAT, "parent": 1}).encode()
+    return json.dumps({**process(pid, 1.0, loop()), "format": asking.FORMAT, "parent": 1}).encode()
 
 
 @pytest.mark.parametrize("interval", ["0", "-1", "nan"])
@@ -70,7 +70,7 @@ def test_intervals_that_are_none(interval: str, capsys: pytest.CaptureFixture[st
 def test_process_of_another_user_is_for_its_owner_and_root(monkeypatch: pytest.MonkeyPatch) -> None:
     own = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: own + ANOTHER_USER)
-    with pytest.raises(top.TopError, match="belongs to another user"):
+    with pytest.raises(asking.TopError, match="belongs to another user"):
         top._owner(os.getpid())
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert top._owner(os.getpid()) == own
@@ -79,9 +79,9 @@ def test_process_of_another_user_is_for_its_owner_and_root(monkeypatch: pytest.M
 def test_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "folder")
-    assert top._living(str(tmp_path / "folder"), os.geteuid()) == {}
-    with pytest.raises(top.TopError, match=r"or (is )?not a "):
-        top._living(str(tmp_path / "link"), os.geteuid())
+    assert top._living(str(tmp_path / "folder"), os.geteuid(), top.Asker(LIMIT_S)) == {}
+    with pytest.raises(asking.TopError, match=r"or (is )?not a "):
+        top._living(str(tmp_path / "link"), os.geteuid(), top.Asker(LIMIT_S))
 
 
 def test_nothing_is_removed_from_the_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +92,9 @@ def test_nothing_is_removed_from_the_folder_of_another_user(tmp_path: Path, monk
     owner = os.geteuid()
     with monkeypatch.context() as patch:
         patch.setattr(os, "geteuid", lambda: owner + ANOTHER_USER)
-        assert top._living(str(tmp_path), owner) == {}
+        assert top._living(str(tmp_path), owner, top.Asker(LIMIT_S)) == {}
     assert dead.exists()
-    assert top._living(str(tmp_path), owner) == {}
+    assert top._living(str(tmp_path), owner, top.Asker(LIMIT_S)) == {}
     assert not dead.exists()
 
 
@@ -103,11 +103,16 @@ def test_bad_sockets_and_files_do_not_hide_the_others(tmp_path: Path, capsys: py
     # A socket that is still being made.
     (tmp_path / "7.sock.7.new").touch()
     with answering(tmp_path / "bad.sock", b"{}", 2), answering(tmp_path / "good.sock", snapshot(5), 2):
-        found = top._living(str(tmp_path), os.geteuid())
+        found = top._living(str(tmp_path), os.geteuid(), top.Asker(LIMIT_S))
     assert list(found) == [str(tmp_path / "good.sock")]
-    first, second = capsys.readouterr().err.splitlines()
+    first, second = sorted(capsys.readouterr().err.splitlines())
     assert first == f"oneloop top: {tmp_path}/bad.sock is not a stats socket of oneloop"
     assert second == rf"oneloop top: {tmp_path}/evil\x1b[2J.sock: the path exists and is not a socket"
+
+
+def test_name_of_a_socket_does_not_command_the_terminal() -> None:
+    with pytest.raises(asking.TopError, match=r"there is no socket evil\\x1b\[2J\."):
+        top._find("evil\x1b[2J", top.Asker(LIMIT_S))
 
 
 def test_folder_that_is_closed_to_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,14 +120,15 @@ def test_folder_that_is_closed_to_us(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise PermissionError(errno.EACCES, "refused", path)
 
     monkeypatch.setattr(os, "listdir", refuse)
-    with pytest.raises(top.TopError, match="only its owner may watch"):
-        top._living(str(tmp_path), os.geteuid())
+    with pytest.raises(asking.TopError, match="only its owner may watch"):
+        top._living(str(tmp_path), os.geteuid(), top.Asker(LIMIT_S))
 
 
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (TimeoutError(), "does not answer"),
+        (TimeoutError(), "does not accept connections"),
+        (BlockingIOError(), "does not accept connections"),
         (ConnectionRefusedError(), "has ended"),
         (FileNotFoundError(), "has ended"),
         (PermissionError(), "only its owner may watch"),
@@ -130,33 +136,24 @@ def test_folder_that_is_closed_to_us(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_reasons(monkeypatch: pytest.MonkeyPatch, error: OSError, says: str) -> None:
-    def fail(path: str) -> bytearray:
+    def fail(self: socket.socket, path: str) -> None:
         raise error
 
-    monkeypatch.setattr(top, "_received", fail)
-    with pytest.raises(top.TopError, match=says) as raised:
-        top.ask("evil\x1b[2J")
+    monkeypatch.setattr(socket.socket, "connect", fail)
+    with pytest.raises(asking.TopError, match=says) as raised:
+        asking.ask("evil\x1b[2J")
     assert str(raised.value).isprintable()
 
 
-class EnoughError(Exception):
-    """The test has seen what it needs."""
-
-
 def watched(monkeypatch: pytest.MonkeyPatch, looks: int, process_: str | None, found: list[list[str]]) -> list[Any]:
-    """What `_watch` shows, as (answers, before); each answer is its path."""
+    """What `_watch` shows until somebody presses q, as (answers, before); each answer is its path."""
     shown: list[Any] = []
-
-    def sleep(interval_s: float) -> None:
-        if len(shown) == looks:
-            raise EnoughError
-
-    monkeypatch.setattr(top, "_answers", list)
-    monkeypatch.setattr(top, "_find", lambda process: found.pop(0))
-    monkeypatch.setattr("time.sleep", sleep)
+    asker = top.Asker(LIMIT_S)
+    monkeypatch.setattr(asker, "answers", list)
+    monkeypatch.setattr(top, "_find", lambda process, asker: found.pop(0))
+    monkeypatch.setattr(keys.Keys, "wait", lambda self, interval_s: "q" if len(shown) == looks else "")
     monkeypatch.setattr(screen.Screen, "show", lambda self, answers, before: shown.append((answers, before)))
-    with pytest.raises(EnoughError):
-        top._watch(["a"], process_, 1.0)
+    top._watch(["a"], process_, 1.0, asker)
     return shown
 
 
@@ -168,10 +165,10 @@ def test_each_look_is_compared_with_the_last_and_finds_new_workers(monkeypatch: 
 
 def test_worker_that_ends_is_left_out(tmp_path: Path) -> None:
     with answering(tmp_path / "s", snapshot(5)):
-        [answer] = top._answers([str(tmp_path / "gone"), str(tmp_path / "s")])
+        [answer] = top.Asker(LIMIT_S).answers([str(tmp_path / "gone"), str(tmp_path / "s")])
     assert answer["pid"] == 5
-    with pytest.raises(top.TopError, match="has ended"):
-        top._answers([str(tmp_path / "gone")])
+    with pytest.raises(asking.TopError, match="has ended"):
+        top.Asker(LIMIT_S).answers([str(tmp_path / "gone")])
 
 
 @pytest.mark.parametrize("words", [["--once"], ["--json"], ["--interval", "0.01"]], ids=" ".join)

@@ -1,20 +1,16 @@
-"""What is run, what is left out and what is excused: reads `exceptions.toml` for one Python version.
+"""Which modules of the interpreter's `test.test_asyncio` are run, and what is left out or excused (`exceptions.toml`).
 
-Every module of the interpreter's `test.test_asyncio` is run. Three kinds of exception, all by name and with a reason:
-  modules   never imported: whole modules, by pattern.
-  dropped   never run, on either loop, so both counts are over the same tests; by pattern.
-  excused   run on both loops, and expected not to pass on ours; by name, or a pattern for the variants of a class.
-An entry that names nothing which exists fails the run, and so does an excused test that passes.
+Every module is run. What is dropped runs on neither loop, so both counts are over the same tests; what is excused runs
+on both. An entry that names nothing which exists fails the run, and so does an excused test that passes.
 """
 
 from __future__ import annotations
 
 import pkgutil
-import sys
-import tomllib
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+
+from tests.suites.exceptions import VERSION, Exceptions, module_of
 
 DATA_FILE = Path(__file__).with_name("exceptions.toml")
 
@@ -39,24 +35,9 @@ LONG = (
     "test_timeouts",
 )
 
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of the data file that holds on this version: a module, test or pattern, and why."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Catalogue:
+class Catalogue(Exceptions):
     """The exceptions that hold on the running Python version."""
-
-    modules: tuple[Entry, ...]
-    dropped: tuple[Entry, ...]
-    excused: tuple[Entry, ...]
 
     def all_modules(self) -> tuple[str, ...]:
         """Every module that is run, the longest first.
@@ -64,40 +45,18 @@ class Catalogue:
         Raises:
             ValueError: for an entry that leaves out a module which does not exist.
         """
-        found = installed_modules()
-        for entry in self.modules:
-            if not any(fnmatchcase(name, entry.name) for name in found):
-                raise ValueError(f"{DATA_FILE.name}: no module of this interpreter is named {entry.name}")
-        chosen = [name for name in found if not any(fnmatchcase(name, entry.name) for entry in self.modules)]
-        chosen.sort(key=lambda name: (LONG.index(name) if name in LONG else len(LONG), name))
-        return tuple(chosen)
+        return self.chosen(installed_modules(), LONG)
 
     def is_dropped(self, test_id: str) -> bool:
         return any(fnmatchcase(test_id, entry.name) for entry in self.dropped)
 
-    def excuse(self, test_id: str) -> str | None:
-        """The reason why this test may fail on oneloop, or None."""
-        return next((entry.reason for entry in self.excused if fnmatchcase(test_id, entry.name)), None)
-
-    def names_nothing(self, all_ids: set[str], modules: tuple[str, ...]) -> list[str]:
-        """Entries about one of `modules` that match no test that exists."""
-        stale = [
-            f"{kind} {entry.name} matches no test"
-            for kind, entries in (("dropped", self.dropped), ("excused", self.excused))
-            for entry in entries
-            if _module_of(entry.name) in modules and not any(fnmatchcase(test_id, entry.name) for test_id in all_ids)
-        ]
-        # An entry about a module that does not exist would otherwise never be looked at.
-        stale += [
+    def names_nothing(self, known: set[str], modules: tuple[str, ...]) -> list[str]:
+        """Entries about one of `modules` that match no test that exists, and those about a module that does not."""
+        return super().names_nothing(known, modules) + [
             f"{entry.name} is about no module that is run"
             for entry in self.dropped + self.excused
-            if _module_of(entry.name) not in self.all_modules()
+            if module_of(entry.name) not in self.all_modules()
         ]
-        return stale
-
-
-def _module_of(name: str) -> str:
-    return name.partition(".")[0]
 
 
 def installed_modules() -> list[str]:
@@ -110,20 +69,4 @@ def installed_modules() -> list[str]:
 
 
 def load(version: str = VERSION) -> Catalogue:
-    """Read the data file for one Python version.
-
-    Raises:
-        ValueError: for an entry without a reason or with an unknown key.
-    """
-    data = tomllib.loads(DATA_FILE.read_text())
-    kinds: dict[str, list[Entry]] = {"modules": [], "dropped": [], "excused": []}
-    for kind, groups in data.items():
-        if kind not in kinds:
-            raise ValueError(f"{DATA_FILE.name}: unknown section {kind!r}")
-        for group in groups:
-            unknown = set(group) - {"reason", "versions", "names"}
-            if unknown or not group.get("reason") or not group.get("names"):
-                raise ValueError(f"{DATA_FILE.name}: an entry of {kind} needs reason and names, has {sorted(group)}")
-            if version in group.get("versions", [version]):
-                kinds[kind] += [Entry(name, group["reason"]) for name in group["names"]]
-    return Catalogue(tuple(kinds["modules"]), tuple(kinds["dropped"]), tuple(kinds["excused"]))
+    return Catalogue.load(DATA_FILE, "modules", version)

@@ -1,8 +1,7 @@
 """Runs one module of `test.test_asyncio` on one loop, in a process of its own.
 
-Writes a JSON line to `--results` when a test starts and one when it ends, so that the parent knows which test a
-hang or a crash belongs to. Each test has a time limit: beyond it faulthandler prints every thread's stack and
-ends the process. Decides nothing: comparing and excusing is the parent's.
+Records in `--results` what becomes of each test (`suites/recording.py`). Decides nothing: comparing and excusing is the
+parent's.
 """
 
 from __future__ import annotations
@@ -17,13 +16,12 @@ import json
 import os
 import sys
 import tempfile
-import time
 import unittest
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from tests.conformance import bootstrap, catalogue
+from tests.suites.recording import RecordingResult, each_test
 
 PACKAGE = "test.test_asyncio"
 
@@ -32,85 +30,28 @@ def short_id(test: unittest.TestCase) -> str:
     return test.id().removeprefix(PACKAGE + ".")
 
 
-def each_test(suite: unittest.TestSuite | unittest.TestCase) -> Iterator[unittest.TestCase]:
-    if isinstance(suite, unittest.TestCase):
-        yield suite
-        return
-    for member in suite:
-        yield from each_test(member)
-
-
-class RecordingResult(unittest.TestResult):
-    """Sends every start and outcome to the results file at once."""
+class Result(RecordingResult):
+    """Knows which tests made a loop of ours."""
 
     def __init__(self, stream: TextIO, limit_s: float) -> None:
         super().__init__()
-        self._stream = stream
-        self._limit_s = limit_s
-        self._started = 0.0
+        self.record_to(stream, limit_s)
         self._loops_made = 0
-        self._outcome = "passed"
-        self._detail = ""
 
-    def _send(self, **record: object) -> None:
-        self._stream.write(json.dumps(record) + "\n")
-        self._stream.flush()
+    def name_of(self, test: unittest.TestCase) -> str:
+        return short_id(test)
+
+    def seen(self) -> dict[str, object]:
+        return {"used_ours": bootstrap.loops_made() > self._loops_made}
 
     def startTest(self, test: unittest.TestCase) -> None:  # noqa: N802 - unittest's name
-        super().startTest(test)
-        self._outcome, self._detail = "passed", ""
-        self._started = time.monotonic()
         self._loops_made = bootstrap.loops_made()
-        self._send(start=short_id(test))
-        faulthandler.dump_traceback_later(self._limit_s, exit=True)
+        super().startTest(test)
 
     def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802 - unittest's name
-        faulthandler.cancel_dump_traceback_later()
-        seconds = round(time.monotonic() - self._started, 3)
         # What a failed test left running is not the next one's.
         asyncio._set_running_loop(None)
-        used_ours = bootstrap.loops_made() > self._loops_made
-        self._send(
-            test=short_id(test),
-            outcome=self._outcome,
-            detail=self._detail[-6000:],
-            seconds=seconds,
-            used_ours=used_ours,
-        )
         super().stopTest(test)
-
-    def _note(self, outcome: str, detail: str) -> None:
-        if self._outcome != "failed":
-            self._outcome, self._detail = outcome, detail
-
-    def addError(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802 - unittest's name
-        super().addError(test, err)
-        detail = self.errors[-1][1]
-        if hasattr(test, "_testMethodName"):
-            self._note("failed", detail)
-        else:  # setUpModule, setUpClass and their likes
-            self._send(test=test.id(), outcome="failed", detail=detail, seconds=0, used_ours=False)
-
-    def addFailure(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802 - unittest's name
-        super().addFailure(test, err)
-        self._note("failed", self.failures[-1][1])
-
-    def addSkip(self, test: unittest.TestCase, reason: str) -> None:  # noqa: N802 - unittest's name
-        super().addSkip(test, reason)
-        self._note("skipped", reason)
-
-    def addExpectedFailure(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
-        super().addExpectedFailure(test, err)
-        self._note("skipped", "expected failure")
-
-    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
-        super().addUnexpectedSuccess(test)
-        self._note("failed", "unexpected success")
-
-    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
-        super().addSubTest(test, subtest, err)
-        if err is not None:
-            self._note("failed", (self.failures or self.errors)[-1][1])
 
 
 def main() -> int:
@@ -149,7 +90,7 @@ def run_module(name: str, stream: TextIO, arguments: argparse.Namespace) -> None
             continue
         chosen.addTest(test)
     stream.flush()
-    chosen.run(RecordingResult(stream, arguments.limit))
+    chosen.run(Result(stream, arguments.limit))
 
 
 if __name__ == "__main__":

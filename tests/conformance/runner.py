@@ -7,7 +7,6 @@ what passes only then is reported as such. Of excuses it knows only which failur
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -16,20 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.suites.outcomes import Attempt, Outcome, read_attempt
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@dataclass
-class Outcome:
-    """How one test ended: passed, failed or skipped."""
-
-    test_id: str
-    outcome: str
-    detail: str = ""
-    seconds: float = 0.0
-    # Whether the test made a loop of oneloop's. One that did not says nothing about us.
-    used_ours: bool = False
-    is_retried: bool = False
 
 
 @dataclass
@@ -40,35 +28,18 @@ class LoopResults:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
 
-    def count(self, outcome: str, module: str | None = None) -> int:
+    def count(self, outcome: str, module: str | None = None, *, ours: bool = False) -> int:
+        """How many tests ended so; with `ours`, only those that made a loop of oneloop's and so say something of it."""
         return sum(
             1
             for result in self.outcomes.values()
-            if result.outcome == outcome and (module is None or result.test_id.startswith(module + "."))
-        )
-
-    def count_ours(self, module: str | None = None) -> int:
-        """How many tests passed that made a loop of oneloop's; the others assert nothing about it."""
-        return sum(
-            1
-            for result in self.outcomes.values()
-            if result.outcome == "passed"
-            and result.used_ours
-            and (module is None or result.test_id.startswith(module + "."))
+            if result.outcome == outcome
+            and (result.used_ours or not ours)
+            and (module is None or result.name.startswith(module + "."))
         )
 
 
-@dataclass
-class _Attempt:
-    """What one child left behind."""
-
-    ended: list[Outcome]
-    known: set[str]
-    hanging: str | None
-    said: str
-
-
-def run_child(loop: str, module: str, limit_s: float, *, only: set[str] | None, skip: set[str]) -> _Attempt:
+def run_child(loop: str, module: str, limit_s: float, *, only: set[str] | None, skip: set[str]) -> Attempt:
     """Run one child over one module, bounded in time."""
     with tempfile.TemporaryDirectory() as directory:
         results, skip_file = Path(directory, "results"), Path(directory, "skip")
@@ -96,23 +67,7 @@ def run_child(loop: str, module: str, limit_s: float, *, only: set[str] | None, 
             except subprocess.TimeoutExpired:
                 code = -9
         text = output.read_bytes().decode(errors="replace")[-6000:]
-        return _read_results(results, f"exit status {code}\n{text}" if code else text)
-
-
-def _read_results(results: Path, said: str) -> _Attempt:
-    attempt = _Attempt([], set(), None, said)
-    for line in results.read_text().splitlines():
-        record = json.loads(line)
-        if "known" in record:
-            attempt.known.add(record["known"])
-        elif "start" in record:
-            attempt.hanging = record["start"]
-        else:
-            attempt.hanging = None
-            attempt.ended.append(
-                Outcome(record["test"], record["outcome"], record["detail"], record["seconds"], record["used_ours"])
-            )
-    return attempt
+        return read_attempt(results, code, f"exit status {code}\n{text}" if code else text)
 
 
 def run_module(
@@ -123,19 +78,19 @@ def run_module(
     while True:
         attempt = run_child(loop, module, limit_s, only=only, skip=set(results.outcomes))
         results.known |= attempt.known
-        results.outcomes.update((ended.test_id, ended) for ended in attempt.ended)
+        results.outcomes.update((ended.name, ended) for ended in attempt.ended)
         if attempt.hanging is not None:
             lost = Outcome(attempt.hanging, "failed", "did not end:\n" + attempt.said)
-            results.outcomes[lost.test_id] = lost
+            results.outcomes[lost.name] = lost
             continue
-        if attempt.said.startswith("exit status"):
+        if attempt.status:
             name = f"{module}.<module>"
             results.outcomes[name] = Outcome(name, "failed", attempt.said)
         break
     for failed in [result for result in results.outcomes.values() if result.outcome == "failed"]:
-        if is_expected(failed.test_id):
+        if is_expected(failed.name):
             continue
-        again = run_child(loop, module, limit_s, only={failed.test_id}, skip=set())
+        again = run_child(loop, module, limit_s, only={failed.name}, skip=set())
         if again.ended and again.hanging is None and all(ended.outcome == "passed" for ended in again.ended):
             failed.outcome, failed.is_retried = "passed", True
     return results

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 from typing import Any
 
 from tests.differential.author import Author
 from tests.differential.program import Action, Body, Hooks
-from tests.differential.streams import Connection, peer_of, transport_of
+from tests.differential.streams import Connection, Wire, peer_of, transport_of, wait_for
 from tests.differential.verb import verb
 from tests.differential.world import World, plain
 
@@ -19,24 +20,16 @@ class Post(asyncio.DatagramProtocol):
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
-    def connection_made(self, transport: Any) -> None:
-        self.connection.transport = transport
-        self.connection.call("made")
+    connection_made = Wire.connection_made  # type: ignore[assignment]
+    connection_lost = Wire.connection_lost
+    pause_writing = Wire.pause_writing
+    resume_writing = Wire.resume_writing
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
         self.connection.call("data", data, type(addr).__name__)
 
     def error_received(self, exc: Exception) -> None:
         self.connection.call("error", exc)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.connection.call("lost", exc)
-
-    def pause_writing(self) -> None:
-        self.connection.call("pause")
-
-    def resume_writing(self) -> None:
-        self.connection.call("resume")
 
 
 def datagram_pair(kind: str) -> tuple[socket.socket, socket.socket]:
@@ -66,22 +59,8 @@ def post(world: World, label: str, kind: str, hooks: Hooks) -> None:
     """A datagram transport for one of two new sockets."""
     connection = Connection(world, label, hooks)
     ours, connection.peer = datagram_pair(kind)
-    world.things[label] = connection
-    world.endings.append(connection.end)
-
-    async def make() -> None:
-        try:
-            await world.loop.create_datagram_endpoint(lambda: Post(connection), sock=ours)
-        except Exception as exc:
-            world.note("raised", "post", label, plain(exc))
-            ours.close()
-        else:
-            world.note("connected", label)
-
-    task = world.loop.create_task(make(), name=f"connect {label}")
-    if not world.loop.is_running():
-        task.add_done_callback(lambda _task: world.loop.stop())
-        world.loop.run_forever()
+    make = functools.partial(world.loop.create_datagram_endpoint, lambda: Post(connection), sock=ours)
+    wait_for(world, connection.begin("post", make, ours))
 
 
 @verb

@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.differential.author import Author
 from tests.differential.program import Action, Body, Hooks
-from tests.differential.streams import PROTOCOLS, Connection, hooks_of
+from tests.differential.streams import PROTOCOLS, Connection, hooks_of, wait_for
 from tests.differential.verb import verb
-from tests.differential.world import World, plain
+from tests.differential.world import World
 
 
 class PipeEnd:
@@ -55,23 +55,8 @@ def pipe(world: World, label: str, direction: str, hooks: Hooks) -> None:
     end: Any = PipeEnd(theirs)
     connection.peer = end
     file = os.fdopen(ours, "rb" if direction == "in" else "wb", 0)
-    world.things[label] = connection
-    world.endings.append(connection.end)
-
-    async def make() -> None:
-        start: Any = world.loop.connect_read_pipe if direction == "in" else world.loop.connect_write_pipe
-        try:
-            await start(lambda: PROTOCOLS["wire"](connection), file)
-        except Exception as exc:
-            world.note("raised", "pipe", label, plain(exc))
-            file.close()
-        else:
-            world.note("connected", label)
-
-    task = world.loop.create_task(make(), name=f"connect {label}")
-    if not world.loop.is_running():
-        task.add_done_callback(lambda _task: world.loop.stop())
-        world.loop.run_forever()
+    start: Any = world.loop.connect_read_pipe if direction == "in" else world.loop.connect_write_pipe
+    wait_for(world, connection.begin("pipe", lambda: start(lambda: PROTOCOLS["wire"](connection), file), file))
 
 
 def draw_pipe(author: Author) -> Action:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.differential.author import Author
 from tests.differential.program import Action, Body
-from tests.differential.streams import Connection, socket_pair
+from tests.differential.streams import Connection, socket_pair, wait_for
 from tests.differential.tasks import IN_TASKS, TASKS
 from tests.differential.verb import Absent, verb
 from tests.differential.world import World
@@ -36,10 +36,7 @@ def dialogue(world: World, label: str, kind: str, limit: int) -> None:
         made.transport = made.writer.transport
         world.note("connected", label)
 
-    task = world.loop.create_task(start(), name=f"connect {label}")
-    if not world.loop.is_running():
-        task.add_done_callback(lambda _task: world.loop.stop())
-        world.loop.run_forever()
+    wait_for(world, world.loop.create_task(start(), name=f"connect {label}"))
 
 
 def of(world: World, label: str) -> Dialogue:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import struct
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tests.differential import allowed
@@ -72,6 +74,25 @@ class Connection:
         if self.is_wrapped:
             return self.world.loop.is_running()
         return self.wrote_in == self.world.step and self.writes > 1
+
+    def begin(self, what: str, make: Callable[[], Coroutine[Any, Any, Any]], ours: Any) -> asyncio.Task[None]:
+        """Begin to make the transport for our end; what comes of it is noted. If it fails, our end is closed."""
+        self.world.things[self.label] = self
+        self.world.endings.append(self.end)
+
+        async def main() -> None:
+            try:
+                await make()
+            except (HangError, asyncio.CancelledError):
+                ours.close()
+                raise
+            except Exception as exc:
+                self.world.note("raised", what, self.label, plain(exc))
+                ours.close()
+            else:
+                self.world.note("connected", self.label)
+
+        return self.world.loop.create_task(main(), name=f"connect {self.label}")
 
     def end(self) -> None:
         if self.transport is not None and not self.is_lost:
@@ -165,25 +186,13 @@ def connect(world: World, label: str, kind: str, protocol: str, hooks: Hooks) ->
     connection = Connection(world, label, hooks)
     ours, connection.peer = socket_pair(kind)
     connection.ours = ours
-    world.things[label] = connection
-    world.endings.append(connection.end)
+    make = functools.partial(world.loop.create_connection, lambda: PROTOCOLS[protocol](connection), sock=ours)
+    wait_for(world, connection.begin("connect", make, ours))
 
-    async def make() -> None:
-        try:
-            await world.loop.create_connection(lambda: PROTOCOLS[protocol](connection), sock=ours)
-        except (HangError, asyncio.CancelledError):
-            ours.close()
-            raise
-        except Exception as exc:
-            world.note("raised", "connect", label, plain(exc))
-            ours.close()
-        else:
-            world.note("connected", label)
 
-    if world.loop.is_running():
-        world.loop.create_task(make(), name=f"connect {label}")
-    else:
-        task = world.loop.create_task(make(), name=f"connect {label}")
+def wait_for(world: World, task: asyncio.Task[None]) -> None:
+    """Run the loop until the task has ended, unless the loop runs."""
+    if not world.loop.is_running():
         task.add_done_callback(lambda _task: world.loop.stop())
         world.loop.run_forever()
 

@@ -15,7 +15,7 @@ from tests.differential.program import Action, Body, Hooks
 from tests.differential.running import forever
 from tests.differential.streams import PROTOCOLS, Connection, hooks_of, socket_pair
 from tests.differential.verb import Absent, verb
-from tests.differential.world import World, plain
+from tests.differential.world import World
 
 # More turns than a handshake needs.
 MOST_TURNS = 40
@@ -112,29 +112,16 @@ def secure(world: World, label: str, kind: str, side: str, protocol: str, hooks:
     peer: Any = SecurePeer(theirs, server_side=side == "client")
     connection.peer = peer
     connection.is_wrapped = True
-    world.things[label] = connection
-    world.endings.append(connection.end)
     client, server = contexts()
-
-    def factory() -> Any:
-        return PROTOCOLS[protocol](connection)
-
-    options: Any = {"ssl": client, "server_hostname": HOST} if side == "client" else {"ssl": server}
+    factory = functools.partial(PROTOCOLS[protocol], connection)
 
     async def make() -> None:
-        try:
-            if side == "client":
-                await world.loop.create_connection(factory, sock=ours, **options)
-            else:
-                await world.loop.connect_accepted_socket(factory, ours, **options)
-        except Exception as exc:
-            world.note("raised", "secure", label, plain(exc))
-            ours.close()
+        if side == "client":
+            await world.loop.create_connection(factory, sock=ours, ssl=client, server_hostname=HOST)
         else:
-            world.note("connected", label)
+            await world.loop.connect_accepted_socket(factory, ours, ssl=server)
 
-    task = world.loop.create_task(make(), name=f"connect {label}")
-    shake_hands(world, peer, task)
+    shake_hands(world, peer, connection.begin("secure", make, ours))
 
 
 def shake_hands(world: World, peer: SecurePeer, task: asyncio.Task[None]) -> None:

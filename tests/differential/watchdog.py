@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from types import FrameType
 
-LIMIT_S = 3.0
+LIMIT_S = 60.0
 
 
 class HangError(KeyboardInterrupt):

@@ -7,7 +7,7 @@ import time
 import urllib.error
 import urllib.request
 
-LIMIT_S = 40.0
+LIMIT_S = 50.0
 
 
 def body(url: str) -> bytes:

@@ -69,7 +69,16 @@ class Example:
 
 def documents() -> list[Path]:
     """Every document of the project."""
-    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+    return sorted(
+        [
+            *ROOT.glob("*.md"),
+            *(
+                path
+                for folder in ("changes/README", "docs/**/*", "examples/**/*")
+                for path in ROOT.glob(f"{folder}.md")
+            ),
+        ]
+    )
 
 
 def blocks(document: Path) -> list[Example]:

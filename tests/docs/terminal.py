@@ -2,7 +2,7 @@
 
 A command that ends with ` &` is started and left running; output that is expected of it is waited for.
 `curl` is an imitation: it waits until the server accepts. The documents' ports are replaced by free ones.
-The folder is HOME and /srv/app; the interpreter's environment is /srv/app/venv.
+The folder is HOME and /srv/app; /srv/app/venv is a link to the interpreter's environment, whose path may have spaces.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+
+from tests.ports import free_port
 
 LIMIT_S = 60.0
 PROGRAMS = {
@@ -48,16 +49,12 @@ def program(name: str) -> list[str]:
     return [found]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 class Terminal:
     """A folder, and the processes that were started there."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder
+        (folder / "venv").symlink_to(sys.prefix)
         self._environment = environment
         self._ports = {port: str(free_port()) for port in PORTS}
         self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
@@ -76,7 +73,7 @@ class Terminal:
 
     def text(self, text: str) -> str:
         """The text of an example, with ports that are free here."""
-        text = text.replace("/srv/app/venv", sys.prefix).replace("/srv/app", str(self.folder))
+        text = text.replace("/srv/app", str(self.folder))
         return re.sub(rf"\b(?:{'|'.join(PORTS)})\b", lambda found: self._ports[found[0]], text)
 
     def logs(self) -> str:

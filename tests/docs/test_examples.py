@@ -15,7 +15,8 @@ from tests.docs.examples import ROOT, Example, blocks, documents, examples
 from tests.docs.terminal import Terminal
 
 NEEDS = {
-    "docs/reference/check.md": "aiohttp",
+    "docs/reference/check.md": "pycares",
+    "docs/how-to/from-httpx.md": "httpx",
     "docs/how-to/deploy.md": "aiohttp gunicorn uvicorn",
 }
 """Documents whose examples need other packages. Recipes say it themselves: in their `pip install` line."""

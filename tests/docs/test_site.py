@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import re
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 import oneloop
 import oneloop.aio
-from docs.site import docstrings, pages, stubs
+from docs.site import docstrings, files_page, pages, stubs
 from tests.docs.examples import ROOT, documents
 
 PICTURES = sorted((ROOT / "docs/pictures").glob("*.svg"))
@@ -58,6 +59,14 @@ def test_pictures_are_shown_with_an_alternative_text(picture: Path) -> None:
     shown = re.compile(r"!\[([^\]]+)\]\([\w./-]*" + re.escape(picture.name) + r"\)")
     found = [shown.search(path.read_text(encoding="utf-8")) for path in documents()]
     assert any(match and len(match[1]) > 20 for match in found)
+
+
+def test_the_page_of_files_is_that_of_the_docstrings() -> None:
+    written, wanted = files_page.PAGE.read_text(encoding="utf-8"), files_page.page()
+    if not hasattr(inspect, "markcoroutinefunction"):
+        # Before Python 3.12, functions that return coroutines have no mark.
+        written, wanted = written.replace("async ", ""), wanted.replace("async ", "")
+    assert written == wanted, "run python -m docs.site.files_page"
 
 
 def test_native_signatures_have_the_types_of_the_stub() -> None:
@@ -125,4 +134,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         assert name in index
     api = (tmp_path / "html/api/oneloop.html").read_text(encoding="utf-8")
     assert 'id="oneloop.StreamTransport.write"' in api
-    assert 'src="../_images/' in (tmp_path / "html/docs/benchmarks.html").read_text(encoding="utf-8")
+    # Pictures are there once there is a run of record; each goes with the page.
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8"))
+    page = (tmp_path / "html/docs/benchmarks.html").read_text(encoding="utf-8")
+    assert all(f'src="../_images/{Path(name).name}"' in page for name in pictures)

@@ -7,6 +7,7 @@ import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,13 +16,10 @@ from pathlib import Path
 import pytest
 from test.test_asyncio import utils as cpython
 
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+from tests.ports import free_port
 
 
-def wait_until(is_ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, limit_s: float = 30) -> None:
+def wait_until(is_ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, limit_s: float = 60) -> None:
     """Wait for a server that tells nobody when it is ready."""
     deadline = time.monotonic() + limit_s
     while not is_ready():
@@ -49,7 +47,7 @@ def running(
         finally:
             process.terminate()
             try:
-                process.wait(20)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -91,21 +89,29 @@ def postgres_program(name: str) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
+def postgres_directory() -> Iterator[Path]:
+    """The folder of the cluster and its Unix socket.
+
+    Not pytest's own: the cluster runs as another user than root, and each pytest that starts, such as that of another
+    project's suite, closes the folder of all its temporary files to others. PostgreSQL looks after its files once a
+    minute and ends when it cannot reach them.
+    """
+    with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="session")
+def postgres(postgres_directory: Path) -> Iterator[dict[str, object]]:
     """A throw-away PostgreSQL cluster; gives connection arguments. PostgreSQL refuses root: then as user postgres."""
     initdb, server = postgres_program("initdb"), postgres_program("postgres")
     if initdb is None or server is None:
         pytest.skip("needs PostgreSQL (Debian package postgresql)")
-    directory = tmp_path_factory.mktemp("postgres")
+    directory = postgres_directory
     options: dict[str, object] = {}
     if os.getuid() == 0:
         user = pwd.getpwnam("postgres")
         options = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         os.chown(directory, user.pw_uid, user.pw_gid)
-        # The way there must be open to that user too.
-        for parent in list(directory.parents)[:3]:
-            if parent.owner() == "root" and parent != Path("/tmp") and parent != Path("/"):
-                parent.chmod(parent.stat().st_mode | 0o011)
     data = directory / "data"
     subprocess.run(
         [initdb, "-D", str(data), "-U", "tester", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C"],
@@ -127,7 +133,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, obj
         yield {"host": "127.0.0.1", "port": port, "user": "tester", "database": "postgres", "ssl": False}
 
 
-def wait_until_queries(port: int, limit_s: float = 30) -> None:
+def wait_until_queries(port: int, limit_s: float = 60) -> None:
     """It accepts before it has started up; then it answers "the database system is starting up"."""
     import asyncio
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from tests import certificates
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 class Server(http.server.ThreadingHTTPServer):

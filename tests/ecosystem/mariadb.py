@@ -11,7 +11,8 @@ from pathlib import Path
 
 from test.test_asyncio import utils as cpython
 
-from tests.ecosystem.conftest import accepts, free_port, running
+from tests.ecosystem.conftest import accepts, running
+from tests.ports import free_port
 
 # As mariadb-install-db does it, which needs programs of another package.
 TABLES = ("mysql_system_tables", "mysql_performance_tables", "mysql_system_tables_data")

@@ -148,6 +148,6 @@ async def test_nobody_listens(loop: asyncio.AbstractEventLoop, unused_port: int)
 
 @pytest.fixture
 def unused_port() -> int:
-    from tests.ecosystem.conftest import free_port
+    from tests.ports import free_port
 
     return free_port()

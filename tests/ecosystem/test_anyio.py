@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.programs import ROOT
 
 SOURCES = sorted((ROOT / ".build" / "anyio").glob("anyio-*/tests"))
@@ -46,15 +45,11 @@ def outcomes_on(loop: str, directory: Path, files: tuple[str, ...] = ()) -> dict
         "--ignore=tests/test_pytest_plugin.py",
         *files,
     ]
-    done = subprocess.run(
-        command,
+    done = programs.run_command(
+        *command,
         cwd=SOURCES[-1].parent,
-        env={**os.environ, "ONELOOP_TEST_LOOP": loop, "PYTHONPATH": str(ROOT / "tests" / "ecosystem" / "plugins")},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
+        env={"ONELOOP_TEST_LOOP": loop, "PYTHONPATH": str(ROOT / "tests" / "ecosystem" / "plugins")},
+        limit_s=280,
     )
     assert report.exists(), done.stdout[-3000:] + done.stderr[-3000:]
     print(loop, done.stdout.splitlines()[-1])

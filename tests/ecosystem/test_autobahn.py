@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.ecosystem import autobahn
-from tests.ecosystem.conftest import accepts, free_port, running
+from tests.ecosystem.conftest import accepts, running
+from tests.ports import free_port
 from tests.programs import ROOT
 
 APPLICATION = "tests.ecosystem.websocket_echo:app"
@@ -60,6 +61,23 @@ SOME = [f"{group}.{number}" for group in (*(f"12.{n}" for n in range(1, 6)), *(f
 def test_oneloop(tmp_path: Path, cases: list[str], count: int) -> None:
     """No case fails. NON-STRICT: of what comes at once with a wrong frame, nothing is answered any more."""
     found = verdicts(tmp_path, oneloop, cases, 1700)
+    assert len(found) == count
+    wrong = {case: said for case, said in found.items() if not said <= {"OK", "NON-STRICT", "INFORMATIONAL"}}
+    assert not wrong
+
+
+CLIENT = [sys.executable, "-m", "tests.ecosystem.websocket_client"]
+
+
+@pytest.mark.time_limit(1800)
+@pytest.mark.parametrize(
+    ("cases", "count"),
+    [(autobahn.PROTOCOL, 301), (autobahn.COMPRESSION, 216) if "ONELOOP_AUTOBAHN" in os.environ else (SOME, 24)],
+    ids=["protocol", "compression"],
+)
+def test_the_client(tmp_path: Path, cases: list[str], count: int) -> None:
+    """The cases of a client, which are the server's with the masks the other way round."""
+    found = autobahn.client_verdicts(tmp_path, free_port(), CLIENT, cases, 1700)
     assert len(found) == count
     wrong = {case: said for case, said in found.items() if not said <= {"OK", "NON-STRICT", "INFORMATIONAL"}}
     assert not wrong

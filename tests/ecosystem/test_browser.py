@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from test.test_asyncio import utils as cpython
 
-from tests.ecosystem.conftest import accepts, free_port, running
+from tests import programs
+from tests.ecosystem.conftest import accepts, running
+from tests.ports import free_port
 from tests.programs import ROOT
 
 PROGRAM = shutil.which("chromium")
@@ -27,15 +27,7 @@ def dom(url: str, folder: Path) -> str:
     command += ["--disable-background-networking", "--disable-component-update", "--disable-extensions"]
     command += ["--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1", "--ignore-certificate-errors"]
     command += [f"--user-data-dir={folder / 'profile'}", "--dump-dom", url]
-    done = subprocess.run(
-        command,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=80,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "HOME": str(folder)},
-    )
+    done = programs.run_command(*command, env={"HOME": str(folder)}, limit_s=80)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

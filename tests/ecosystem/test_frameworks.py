@@ -15,6 +15,7 @@ from uvicorn.server import ServerState
 
 from tests.ecosystem.asked import BODIES, REQUESTS, STATUSES
 from tests.http.frames import CLOSE, TEXT, Frame, Socket, close, frame, handshake
+from tests.http.http2_peer import Peer
 from tests.http.site import Wire, serving
 
 # Of the frameworks, which leave files to the collector, and of Django, which reads them without a thread.
@@ -38,14 +39,14 @@ def loop_name() -> str:
 
 
 async def answered(port: int, sent: bytes) -> bytes:
-    """All that comes back for a request that ends its connection; without date and server, which are no part of it."""
+    """All that comes back for a request that ends its connection; without the server's name and the times of day."""
     wire = Wire(*await asyncio.open_connection("127.0.0.1", port))
     line, rest = sent.split(b"\r\n", 1)
     await wire.send(line + b"\r\nConnection: close\r\n" + rest)
     answer = await wire.rest()
     await wire.close()
     head, end, body = answer.partition(b"\r\n\r\n")
-    head = re.sub(rb"\r\n(date|server): [^\r]*", b"", head)
+    head = re.sub(rb"\r\n(date|expires|server): [^\r]*", b"", head)
     if head.startswith(b"HTTP/1.1 204"):
         # Which has no length of a body: RFC 9110 section 8.6. uvicorn leaves what the application says.
         head = head.replace(b"\r\ncontent-length: 0", b"")
@@ -91,6 +92,55 @@ async def test_answers_as_uvicorn(framework: str, name: str, caplog: pytest.LogC
     assert ours == theirs
     if name in BODIES:
         assert ours.partition(b"\r\n\r\n")[2] == BODIES[name]
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+def dechunked(body: bytes) -> bytes:
+    found = b""
+    while body:
+        size, _, rest = body.partition(b"\r\n")
+        found, body = found + rest[: int(size, 16)], rest[int(size, 16) + 2 :]
+    return found
+
+
+def parsed(message: bytes) -> tuple[str, dict[str, str], bytes]:
+    """First line, fields and body of a message of HTTP/1.1, without the fields that only its connection has."""
+    head, _, body = message.partition(b"\r\n\r\n")
+    line, *lines = head.decode("latin-1").split("\r\n")
+    fields = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+    fields.pop("connection", None)
+    if fields.pop("transfer-encoding", None):
+        body = dechunked(body)
+    return line, fields, body
+
+
+def asked_by_http2(port: int, sent: bytes) -> Answer:
+    line, fields, body = parsed(sent)
+    method, path, _ = line.split(" ")
+    fields.pop("host")
+    with Peer(port) as peer:
+        stream = peer.ask(path, method, *fields.items(), ends=not body)
+        if body:
+            peer.send_body(stream, body)
+        (response,) = peer.wait(stream)
+    ignored = (":status", "date", "expires", "server")
+    return response.status, {k: v for k, v in response.fields.items() if k not in ignored}, response.body
+
+
+@pytest.mark.allows_open_fds("frameworks keep spooled files and threads' sockets")
+@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+async def test_answers_over_http2(framework: str, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As over HTTP/1.1."""
+    caplog.set_level(logging.CRITICAL)
+    app = application(framework)
+    async with serving(app) as site:
+        line, fields, body = parsed(await answered(site.port, REQUESTS[name]))
+        found = await asyncio.to_thread(asked_by_http2, site.port, REQUESTS[name])
+    assert found == (int(line.split(" ")[1]), fields, body)
     await asyncio.get_running_loop().shutdown_default_executor()
 
 

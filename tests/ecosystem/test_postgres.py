@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -72,14 +73,13 @@ async def test_cancelled_queries(loop: asyncio.AbstractEventLoop, postgres: dict
     try:
         for _ in range(3):
             with pytest.raises(TimeoutError):
-                await connection.fetchval("SELECT pg_sleep(100)", timeout=0.02)
+                await connection.fetchval("SELECT pg_sleep(100)", timeout=0.3)
             assert await connection.fetchval("SELECT 1") == 1
     finally:
         await connection.close()
 
 
-async def test_unix_socket(loop: asyncio.AbstractEventLoop, postgres: dict[str, Any], tmp_path_factory: Any) -> None:
-    directory = next(tmp_path_factory.getbasetemp().glob("postgres*"))
-    connection = await asyncpg.connect(**{**postgres, "host": str(directory)})
+async def test_unix_socket(loop: asyncio.AbstractEventLoop, postgres: dict[str, Any], postgres_directory: Path) -> None:
+    connection = await asyncpg.connect(**{**postgres, "host": str(postgres_directory)})
     assert await connection.fetchval("SELECT inet_client_addr() IS NULL")
     await connection.close()

@@ -36,18 +36,23 @@ async def test_many_connections(loop: asyncio.AbstractEventLoop, redis_port: int
         assert await client.get("counter") == b"1000"
 
 
+async def assert_hears(client: redis.asyncio.Redis) -> None:
+    """What is published on a channel comes to who has subscribed."""
+    async with client.pubsub() as subscription:
+        await subscription.subscribe("channel")
+        while (await subscription.get_message(timeout=60))["type"] != "subscribe":
+            pass
+        await client.publish("channel", b"hello")
+        message = None
+        while message is None:
+            message = await subscription.get_message(timeout=60)
+        assert message["data"] == b"hello"
+
+
 async def test_subscriptions_and_blocking_pops(loop: asyncio.AbstractEventLoop, redis_port: int) -> None:
     async with redis.asyncio.Redis(port=redis_port) as client:
-        async with client.pubsub() as subscription:
-            await subscription.subscribe("channel")
-            while (await subscription.get_message(timeout=5))["type"] != "subscribe":
-                pass
-            await client.publish("channel", b"hello")
-            message = None
-            while message is None:
-                message = await subscription.get_message(timeout=5)
-            assert message["data"] == b"hello"
-        waiting = asyncio.ensure_future(client.blpop(["queue"], timeout=20))
+        await assert_hears(client)
+        waiting = asyncio.ensure_future(client.blpop(["queue"], timeout=60))
         await asyncio.sleep(0.01)
         await client.rpush("queue", b"item")
         assert list(await waiting or ()) == [b"queue", b"item"]

@@ -1,4 +1,4 @@
-"""Flask under gunicorn with our worker classes, and under our pywsgi."""
+"""Flask under gunicorn with our worker classes and with its own for gevent, and under our pywsgi."""
 
 from __future__ import annotations
 
@@ -29,9 +29,13 @@ server.stop_timeout = 20
 signal.signal(signal.SIGTERM, lambda *_: spawn(server.close))
 server.serve_forever()
 """
+# gunicorn's own workers for gevent, on the facade.
+REPLACED = ["-m", "oneloop", "run", "--replace", "gevent", "-m", "gunicorn"]
 SERVERS = {
     "gunicorn": ["-m", "gunicorn", "-k", "oneloop.green.gunicorn.Worker"],
     "gunicorn with pywsgi": ["-m", "gunicorn", "-k", "oneloop.green.gunicorn.PyWSGIWorker"],
+    "gunicorn for gevent": [*REPLACED, "-k", "gevent"],
+    "gunicorn for gevent with pywsgi": [*REPLACED, "-k", "gevent_pywsgi"],
     "pywsgi": ["-c", PYWSGI],
 }
 
@@ -42,7 +46,7 @@ class Served(NamedTuple):
     log: Path
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(*self.address, timeout=30)
+        connection = http.client.HTTPConnection(*self.address, timeout=60)
         with contextlib.closing(connection):
             connection.request(method, path, body)
             answer = connection.getresponse()
@@ -56,7 +60,7 @@ def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
     with socket.create_server(("127.0.0.1", 0)) as listener, log.open("wb") as output:
         number = listener.fileno()
         if command[0] == "-m":
-            more = ["--no-control-socket", "--graceful-timeout", "20", "-b", f"fd://{number}"]
+            more = ["--no-control-socket", "--graceful-timeout", "100", "-b", f"fd://{number}"]
             command = [*command, *more, "tests.ecosystem.wsgi_app:app"]
         else:
             command = [*command, str(number)]
@@ -74,7 +78,7 @@ def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
             if process.poll() is None:
                 process.terminate()
             try:
-                process.wait(30)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -103,7 +107,7 @@ def test_requests_are_served_at_once(served: Served) -> None:
 def test_a_graceful_end(served: Served, tmp_path: Path) -> None:
     """A request that is being answered when the end is asked for is answered; an idle connection does not hinder."""
     path = tmp_path / "end"
-    idle, busy = (http.client.HTTPConnection(*served.address, timeout=30) for _ in range(2))
+    idle, busy = (http.client.HTTPConnection(*served.address, timeout=60) for _ in range(2))
     with contextlib.closing(idle), contextlib.closing(busy):
         idle.request("GET", "/")
         assert idle.getresponse().read() == b"hello"
@@ -115,5 +119,5 @@ def test_a_graceful_end(served: Served, tmp_path: Path) -> None:
             served.process.wait(0.3)
         path.touch()
         assert answer.read() == b"ended"
-        assert served.process.wait(30) == 0
+        assert served.process.wait(60) == 0
     assert "Traceback" not in served.log.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,19 @@ def use_engine(loop: Any, name: str) -> None:
         pytest.skip(f"the kernel offers no {name}: {exc}")
 
 
+@functools.cache
+def refusal(name: str) -> str:
+    """Why the kernel does not offer an engine; empty if it does."""
+    loop = oneloop.new_event_loop()
+    try:
+        loop._files = _native.Files(loop, name)  # type: ignore[attr-defined]
+    except OSError as exc:
+        return f"the kernel offers no {name}: {exc}"
+    finally:
+        loop.close()
+    return ""
+
+
 @pytest.fixture(params=ENGINES + MODELS)
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -57,10 +71,12 @@ def loop(engine: str, audit: None, reported: Reported) -> Iterator[asyncio.Abstr
     """A new loop of oneloop's on one engine; closed and audited afterwards."""
     made = oneloop.new_event_loop()
     made.set_exception_handler(reported)
-    use_engine(made, engine)
-    yield made
-    if not made.is_closed():
-        close_audited(made)
+    try:
+        use_engine(made, engine)
+        yield made
+    finally:
+        if not made.is_closed():
+            close_audited(made)
 
 
 @pytest.fixture
@@ -81,3 +97,12 @@ def held(loop: Any) -> StandIn:
     engine = StandIn(loop, "now")
     loop._files = engine
     return engine
+
+
+def told(call: Any) -> Any:
+    """What a call raises, as class and text."""
+    try:
+        call()
+    except Exception as exc:
+        return type(exc), str(exc)
+    return None

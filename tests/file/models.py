@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from tests.conftest import settle
+
 # What a call has come to: its value, or the type, text and filenames of its error.
 Outcome = tuple[Any, ...]
 
@@ -63,8 +65,7 @@ def plant(top: Path) -> Path:
 async def cancelled_after(waiting: Awaitable[Any], ticks: int) -> bool:
     """Cancel an operation after so many ticks; False if it had ended before."""
     task = asyncio.ensure_future(waiting)
-    for _ in range(ticks):
-        await asyncio.sleep(0)
+    await settle(ticks)
     task.cancel()
     try:
         await task

@@ -22,9 +22,9 @@ import pytest
 
 DELAY_S = 0.1
 # A call that the loop waits for lasts so much longer: until then, a tick of the loop ends it.
-HELD_S = 4.0
+HELD_S = 10.0
 # For the server to mount, and to follow an order.
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 CANNOT_MOUNT = 77
 """Exit status of a server that cannot mount here; the last line of its stderr is the reason."""
 MNT_DETACH = 2

@@ -126,7 +126,7 @@ class StandIn:
 
         return self._run("open", operation, os.close)
 
-    def open_at_once(self, path: bytes, flags: int, dir_fd: int) -> None:
+    def open_at_once(self, path: bytes, flags: int, mode: int, dir_fd: int) -> None:
         """As of what is not in the cache."""
 
     def close(self, fd: int, clean: bool) -> Any:
@@ -141,6 +141,9 @@ class StandIn:
         else:
             os.close(fd)
 
+    def forsake_name(self, path: bytes) -> None:
+        os.unlink(path)
+
     def read(self, fd: int, size: int, offset: int, direct: bool) -> Any:
         if self.limit_bytes is not None:
             size = min(size, self.limit_bytes)
@@ -150,6 +153,9 @@ class StandIn:
             return os.read(fd, size) if offset < 0 else os.pread(fd, size, offset)
 
         return self._run("read", operation, fd=fd)
+
+    def read_after(self, fd: int, head: bytes, size: int, offset: int) -> Any:
+        return self._run("read", lambda: head + os.pread(fd, size, offset), fd=fd)
 
     def readv(self, fd: int, buffers: list[Any], offset: int, direct: bool) -> Any:
         def operation() -> int:
@@ -179,12 +185,12 @@ class StandIn:
         with open(path, "rb") as file:
             return file.read()
 
-    def look(self, fd: int) -> Any:
+    def status(self, fd: int) -> Any:
         def operation() -> tuple[int, int, int, bool]:
             status = os.fstat(fd)
             return status.st_mode, status.st_size, status.st_blksize, True
 
-        return self._run("look", operation, fd=fd)
+        return self._run("status", operation, fd=fd)
 
     def write_file(self, path: bytes, data: Any, flags: int, mode: int) -> Any:
         """It goes step by step here, as for what is no regular file."""
@@ -195,6 +201,9 @@ class StandIn:
     def stat(self, path: bytes, follow_symlinks: bool, dir_fd: int) -> Any:
         self.log.append("stat")
         return os.stat(path, dir_fd=_at(dir_fd), follow_symlinks=follow_symlinks) if self.mode == "now" else None
+
+    def is_local(self, fd: int) -> bool:
+        return True
 
     def is_spent(self) -> bool:
         return False
@@ -237,7 +246,7 @@ class StandIn:
         finally:
             self.mode = mode
 
-    call_long = call
+    call_long = call_copy = call_removal = call
 
     def shut(self) -> None:
         self.held.clear()

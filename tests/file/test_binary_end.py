@@ -193,8 +193,7 @@ async def test_what_a_finished_pwrite_has_written_is_read(path: Path, reader: st
         async with files.open(path, "r+b") as file:
             first = await file.readline()
             writing = asyncio.create_task(file.pwrite(new, 0))
-            for _ in range(steps):
-                await asyncio.sleep(0)
+            await settle(steps)
             got = b"" if reader == "peek" else await getattr(file, reader)(9)
             if reader == "peek":
                 await file.peek(9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from oneloop import _native, files
 from tests import programs
+from tests.conftest import cancelled
 
 pytestmark = pytest.mark.usefixtures("loop")
 
@@ -20,21 +22,12 @@ LONG = 1_000_000
 STEPS = range(12)
 
 
-async def cancelled_after(task: asyncio.Task[Any], steps: int) -> bool:
-    """Whether it was cancelled before it had ended."""
-    for _ in range(steps):
-        await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task])
-    return task.cancelled()
-
-
 @pytest.mark.engines_only("the stand-in has neither budget nor threads")
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 async def test_a_long_text_is_written_whole_or_not_at_all(path: Path, encoding: str, steps: int) -> None:
     async with files.open(path, "w", encoding=encoding) as file:
-        await cancelled_after(asyncio.ensure_future(file.write("a" * LONG)), steps)
+        await cancelled(file.write("a" * LONG), steps)
         await file.write("b")
     assert path.read_text(encoding) in ("b", "a" * LONG + "b")
     assert path.read_bytes()[:2] == "ab".encode(encoding)[:2] or encoding == "utf-8"
@@ -47,7 +40,7 @@ async def test_a_long_text_that_was_not_read_is_read_again(path: Path, encoding:
     text = "a漢字\n" * (LONG // 4)
     path.write_text(text, encoding)
     async with files.open(path, encoding=encoding) as file:
-        await cancelled_after(asyncio.ensure_future(file.read()), steps)
+        await cancelled(file.read(), steps)
         assert await file.read() in (text, "")
 
 
@@ -57,7 +50,7 @@ async def test_a_long_text_that_was_not_read_is_read_again(path: Path, encoding:
 async def test_lines_that_were_not_read_are_read_again(path: Path, mode: str, buffering: int, steps: int) -> None:
     path.write_text("".join(f"{number:06}\n" for number in range(20_000)))
     async with files.open(path, mode, buffering) as file:
-        was_cancelled = await cancelled_after(asyncio.ensure_future(file.readlines()), steps)
+        was_cancelled = (await cancelled(file.readlines(), steps)).cancelled()
         line = await file.readline()
         assert line in ((b"000000\n", "000000\n") if was_cancelled else (b"", ""))
 
@@ -91,7 +84,7 @@ async def test_a_flush_that_is_dropped_in_the_middle_gives_the_turn_back(path: P
         operation.send(None)
         del operation
         gc.collect()
-        await asyncio.wait_for(file.write(b"y"), 10)
+        await asyncio.wait_for(file.write(b"y"), 60)
     assert path.read_bytes() == b"x" * (6 << 20) + b"y"
 
 
@@ -101,10 +94,7 @@ async def test_what_is_cancelled_before_it_begins_warns_of_nothing(path: Path, c
     async with files.open(path, "r+b") as file:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            task = asyncio.ensure_future(getattr(file, call)(timeout=5))
-            task.cancel()
-            await asyncio.wait([task])
-            del task
+            await cancelled(getattr(file, call)(timeout=5), 0)
             gc.collect()
 
 
@@ -140,9 +130,7 @@ async def test_no_line_is_lost_with_an_awaitable_of_it(path: Path, mode: str, is
         unawaited = lines.__anext__()
         del unawaited
         for awaitable in (lines.__anext__, next_line):
-            task = asyncio.ensure_future(awaitable())
-            task.cancel()
-            await asyncio.wait([task])
+            await cancelled(awaitable(), 0)
         found += await asyncio.gather(lines.__anext__(), next_line())
         found += [line async for line in lines]
         assert b"".join(line if isinstance(line, bytes) else line.encode() for line in found) == path.read_bytes()
@@ -219,6 +207,47 @@ async def test_awaitables_of_lines(path: Path, mode: str) -> None:
         assert [len(line) async for line in lines] == [6]
 
 
+@pytest.mark.parametrize("mode", ["rb", "r"])
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_exceptions_of_lines_that_are_kept(path: Path, mode: str, keeps: bool) -> None:
+    """The iterator uses the exception of a line again, but not one that a program has or has changed."""
+    wanted = [b"%d\n" % number for number in range(20)] + [b"x" * 5000 + b"\n"] + [b"end\n"]
+    path.write_bytes(b"".join(wanted))
+    kept: list[StopIteration] = []
+    found = []
+    async with files.open(path, mode) as file:
+        lines: Any = aiter(file)
+        found.append(await anext(lines))
+        while len(found) < len(wanted):
+            with pytest.raises(StopIteration) as raised:
+                next(lines.__anext__())
+            stop = raised.value
+            assert stop.args == (stop.value,)
+            found.append(stop.value)
+            if keeps:
+                kept.append(stop)
+            else:
+                stop.add_note("seen")
+                stop.args = ("changed", "by", "the program")
+                stop.value = None
+            del raised, stop
+            if len(found) < len(wanted):
+                found.append(await anext(lines))
+    assert [line if isinstance(line, bytes) else line.encode() for line in found] == wanted
+    assert [stop.value for stop in kept] == found[1::2][: len(kept)]
+    assert not any(hasattr(stop, "__notes__") for stop in kept)
+
+
+@pytest.mark.parametrize("mode", ["rb", "r"])
+async def test_a_long_line_is_freed_when_the_program_drops_it(path: Path, mode: str) -> None:
+    path.write_bytes((b"x" * 100_000 + b"\n") * 3)
+    async with files.open(path, mode) as file:
+        lines = aiter(file)
+        for _ in range(2):
+            line = await anext(lines)
+            assert sys.getrefcount(line) <= 2
+
+
 async def test_an_exception_in_an_await_of_a_line_that_goes_on_waiting(path: Path) -> None:
     """What the await waits for may catch it, and wait for something else."""
     path.write_bytes(b"one\n")
@@ -247,3 +276,21 @@ async def test_an_exception_in_an_await_of_a_line_that_goes_on_waiting(path: Pat
             given.send(None)
         assert ended.value.value == "line"
         assert len(caught) == 1
+
+
+@pytest.mark.parametrize("value", [None, (), (1, 2), ValueError("given"), b"bytes"], ids=repr)
+async def test_any_value_is_returned_by_next(path: Path, value: Any) -> None:
+    """Python's awaits call `next()` of a native coroutine: its StopIteration has the value, as that of a generator."""
+
+    async def slow() -> Any:
+        return value
+
+    path.write_text("")
+    async with files.open(path, "rb") as file:
+        lines: Any = _native.Lines(slow, file)  # type: ignore[arg-type]
+        assert await lines.__anext__() is value
+        with pytest.raises(StopIteration) as ended:
+            next(lines.__anext__())
+        assert ended.value.value is value
+        assert ended.value.args == (() if value is None else (value,))
+        assert ended.value.__context__ is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from oneloop import files
-from tests import descriptors
+from tests import descriptors, programs
 
 pytestmark = [
     pytest.mark.usefixtures("loop"),
@@ -22,7 +23,8 @@ pytestmark = [
 
 JOBS = 6
 """More than there are threads for long jobs."""
-PROMPTLY_S = 1.0
+PROMPTLY_S = 30.0
+"""What waits for the jobs waits until they are released, which comes behind that."""
 LONG_BYTES = 64 << 20
 
 Use = Callable[[Path], Coroutine[Any, Any, object]]
@@ -41,7 +43,7 @@ class LongJobs:
 
     def _copy(self, src: Any, dst: Any, *, follow_symlinks: bool = True) -> Any:
         self.begun.release()
-        assert self.release.wait(20)
+        assert self.release.wait(100)
         return dst
 
     def start(self, name: str, **options: Any) -> Coroutine[Any, Any, Any]:
@@ -51,6 +53,8 @@ class LongJobs:
 @contextlib.asynccontextmanager
 async def under_way(folder: Path) -> AsyncIterator[LongJobs]:
     """So many jobs are under way, or wait for a thread, that the next one waits."""
+    # From now on it is known that the filesystem is local.
+    await files.stat(folder)
     jobs = LongJobs(folder)
     tasks = [asyncio.ensure_future(jobs.start(f"copy{number}")) for number in range(JOBS)]
     try:
@@ -161,6 +165,26 @@ async def opened_and_rewritten(path: Path) -> object:
     return path.stat().st_size
 
 
+async def scanned(path: Path) -> object:
+    async with files.scandir(path.parent) as entries:
+        return "big" in [entry.name async for entry in entries]
+
+
+async def walked(path: Path) -> object:
+    return [names async for _, _, names in files.walk(path.parent / "source")]
+
+
+async def watched(path: Path) -> object:
+    async with files.watch(path.parent, recursive=True):
+        return True
+
+
+async def tree_removed(path: Path) -> object:
+    path.with_name("folder").mkdir()
+    await files.rmtree(path.with_name("folder"))
+    return path.with_name("folder").exists()
+
+
 SMALL_BYTES, BIG_BYTES = 4000, 2 << 20
 # The files' size, and what using it gives.
 USES: dict[str, tuple[Use, int, object]] = {
@@ -173,6 +197,11 @@ USES: dict[str, tuple[Use, int, object]] = {
     "rename": (renamed, SMALL_BYTES, False),
     "unlink": (removed, SMALL_BYTES, False),
     "write_file": (rewritten, SMALL_BYTES, SMALL_BYTES),
+    "atomic": (replaced, SMALL_BYTES, b"new"),
+    "scandir": (scanned, SMALL_BYTES, True),
+    "walk": (walked, SMALL_BYTES, [["file"]]),
+    "watch": (watched, SMALL_BYTES, True),
+    "rmtree": (tree_removed, SMALL_BYTES, False),
     "read_file": (forgotten_and_read, SMALL_BYTES, SMALL_BYTES),
     "write": (opened_and_rewritten, SMALL_BYTES, 300_000),
     "read_text-longer": (text_read, 100_000, 100_000),
@@ -227,7 +256,8 @@ async def test_atomic_replacement_is_cancelled_in_the_queue(path: Path) -> None:
     path.write_bytes(b"old")
     async with under_way(path.parent):
         with pytest.raises(TimeoutError):
-            await files.write_file(path, b"new", atomic=True, timeout=0.1)
+            # As long as a copy, with which it waits.
+            await files.write_file(path, bytes(BIG_BYTES), atomic=True, timeout=0.1)
     await asyncio.sleep(0.05)
     assert path.read_bytes() == b"old"
 
@@ -314,3 +344,29 @@ async def test_threads_for_many_at_once(path: Path) -> None:
     watching.cancel()
     await asyncio.wait([watching])
     assert most <= 16
+
+
+def test_few_calls_are_not_looked_at() -> None:
+    """Finding out on which mount a call works costs three system calls: only where threads could run out."""
+    body = """
+    from tests.seccomp import forbid
+    from oneloop import files
+    async def main():
+        there = await files.listdir("/proc/self")
+        try:
+            forbid("openat2", is_fatal=True)
+        except OSError as exc:
+            print("no seccomp:", exc)
+            return
+        for _ in range(20):
+            await files.listdir("/proc/self")
+            await asyncio.gather(*(files.listdir("/proc/self") for _ in range(3)))
+        print("unasked", flush=True)
+        await asyncio.gather(*(files.listdir("/proc/self") for _ in range(50)))
+    new_loop().run_until_complete(main())
+    """
+    done = programs.run("oneloop", body)
+    if "no seccomp" in done.stdout:
+        pytest.skip("seccomp filters are not available here")
+    assert done.stdout == "unasked\n", done.stderr
+    assert done.returncode == -signal.SIGSYS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import pickle
 import resource
 import socket
 import stat
@@ -69,6 +70,24 @@ async def test_stat_is_os_stat(names: list[Any]) -> None:
         assert without_access_time(await awaited(lambda path=path: files.lstat(path))) == without_access_time(
             outcome(lambda path=path: os.lstat(path))
         )
+
+
+def fields(result: os.stat_result) -> dict[str, object]:
+    return {name: getattr(result, name) for name in dir(result) if name.startswith("st_")} | {"n": tuple(result)}
+
+
+@pytest.mark.parametrize("ns", [0, -1, -1_500_000_000, 1_600_000_000_123_456_789, 10_000_000_000_987_654_321])
+async def test_stat_has_each_field(path: Path, ns: int) -> None:
+    """Also of times before 1970, and of those whose nanoseconds are no 64-bit integer."""
+    path.write_bytes(b"x" * 5000)
+    os.utime(path, ns=(ns, ns))
+    names: list[Path | str] = [path, path.parent, "/dev/null", "/proc/self/exe"]
+    for name in names:
+        for follow in (True, False):
+            told = await files.stat(name, follow_symlinks=follow)
+            assert type(told) is os.stat_result
+            assert fields(told) == fields(os.stat(name, follow_symlinks=follow)), name
+            assert pickle.loads(pickle.dumps(told)) == told
 
 
 async def test_stat_relative_to_a_directory(tmp_path: Path) -> None:
@@ -200,8 +219,8 @@ async def test_cancelled_questions_leave_no_descriptor(path: Path) -> None:
 
 async def test_timeout(path: Path) -> None:
     path.write_text("x")
-    assert await files.exists(path, timeout=10)
-    assert await files.getsize(path, timeout=10) == 1
-    waiting = files.stat(path, timeout=10)
+    assert await files.exists(path, timeout=60)
+    assert await files.getsize(path, timeout=60) == 1
+    waiting = files.stat(path, timeout=60)
     assert asyncio.iscoroutine(waiting)
     await waiting

@@ -462,7 +462,7 @@ def close_blocking(path: Path) -> float:
 
 
 @pytest.mark.parametrize("way", ["close", "close-after-write", "left-open"])
-@pytest.mark.time_limit(60)
+@pytest.mark.time_limit(180)
 async def test_the_last_close_of_a_large_file(path: Path, way: str, reported: Reported) -> None:
     """The kernel frees what was in it, which takes its time."""
     space = os.statvfs(path.parent)

@@ -7,6 +7,7 @@ import fcntl
 import gc
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,12 @@ import pytest
 
 import oneloop
 from oneloop import files
+from oneloop.compat import aiofiles
 from oneloop.files import opening
-from tests.file.conftest import use_engine
+from tests.conftest import cancelled
+from tests.file.conftest import told, use_engine
 
 pytestmark = pytest.mark.usefixtures("loop")
-
-
-def told(call: Any) -> Any:
-    """What a call raises, as class and text."""
-    try:
-        call()
-    except Exception as exc:
-        return type(exc), str(exc)
-    return None
 
 
 async def told_by(call: Any) -> Any:
@@ -198,11 +192,7 @@ async def test_cancelled_at_every_step(path: Path, ticks: int) -> None:
             await file.read(10)
             await file.write(b"y" * 100_000)
 
-    task = asyncio.ensure_future(use())
-    for _ in range(ticks):
-        await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task])
+    await cancelled(use(), ticks)
     # A cancelled close goes on by itself. The audit counts descriptors.
     if closing := [left for left in asyncio.all_tasks() if "_finish" in repr(left)]:
         await asyncio.wait(closing)
@@ -265,7 +255,7 @@ async def test_a_file_that_cannot_be_made_is_closed_once(
         raise MemoryError
 
     path.write_bytes(b"content")
-    for name in ("TextFile", "BinaryFile"):
+    for name in ("text_file", "BinaryFile"):
         monkeypatch.setattr(opening, name, fail)
     with pytest.raises(MemoryError):
         await files.open(path, mode)
@@ -344,3 +334,38 @@ async def test_an_opening_has_no_methods_of_the_file(path: Path) -> None:
 def test_without_a_loop_the_error_says_how_to_run_one(use: Any) -> None:
     with pytest.raises(RuntimeError, match=r"no running event loop: call .* with oneloop\.run\(main\(\)\)"):
         use()
+
+
+def a_folder() -> list[int]:
+    return [os.open("/", os.O_RDONLY)]
+
+
+def a_pipe() -> list[int]:
+    return list(os.pipe())
+
+
+def is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("closefd", [True, False])
+@pytest.mark.parametrize(("make", "mode"), [(a_folder, "r"), (a_folder, "rb"), (a_pipe, "r+"), (a_pipe, "r+b")])
+@pytest.mark.parametrize("opens", [files.open, aiofiles.open], ids=["files", "aiofiles"])
+async def test_a_descriptor_that_cannot_be_a_file(
+    opens: Any, make: Callable[[], list[int]], mode: str, closefd: bool
+) -> None:
+    """It is left open or closed as by open(): the program may use it on, or its number is taken by the next open."""
+    model, ours = make(), make()
+    with pytest.raises(OSError) as wanted:  # noqa: PT011
+        open(model[0], mode, closefd=closefd)
+    with pytest.raises(OSError) as caught:  # noqa: PT011
+        await opens(ours[0], mode, closefd=closefd)
+    assert type(caught.value) is type(wanted.value)
+    found = [[is_open(number) for number in numbers] for numbers in (ours, model)]
+    for number in (number for number in (*model, *ours) if is_open(number)):
+        os.close(number)
+    assert found[0] == found[1]

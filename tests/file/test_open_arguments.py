@@ -11,15 +11,7 @@ from typing import Any
 import pytest
 
 from oneloop import files
-
-
-def told(call: Any) -> Any:
-    """What a call raises, as class and text."""
-    try:
-        call()
-    except Exception as exc:
-        return type(exc), str(exc)
-    return None
+from tests.file.conftest import told
 
 
 def same_refusal(*arguments: Any, **keywords: Any) -> None:

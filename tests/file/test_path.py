@@ -136,7 +136,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("rmdir", (), {}),
     ("touch", (), {}),
     ("touch", (), {"exist_ok": False}),
-    ("chmod", (0o600,), {}),
+    ("chmod", (0o700,), {}),
     ("unlink", (), {}),
     ("unlink", (True,), {}),
     ("rename", ("renamed",), {}),
@@ -217,7 +217,7 @@ async def test_classmethods(monkeypatch: pytest.MonkeyPatch, tmp_path: Model) ->
     assert Model(await Path("~/x").expanduser()) == tmp_path / "x"
     cwd = await Sub.cwd()
     assert (Model(cwd), type(cwd)) == (tmp_path, Sub)
-    assert type(await Sub.home(timeout=5)) is Sub
+    assert type(await Sub.home(timeout=60)) is Sub
     if sys.version_info >= (3, 13):
         assert Model(Path.from_uri("file:///a/b")) == Model("/a/b")
 
@@ -286,6 +286,6 @@ async def test_info_is_asked_once(tmp_path: Model) -> None:
 
 async def test_timeout(tmp_path: Model) -> None:
     path = Path(tmp_path)
-    assert await path.exists(timeout=5)
-    assert [found async for found in path.glob("*", timeout=5)] == []
-    assert [found async for found in path.iterdir(timeout=5)] == []
+    assert await path.exists(timeout=60)
+    assert [found async for found in path.glob("*", timeout=60)] == []
+    assert [found async for found in path.iterdir(timeout=60)] == []

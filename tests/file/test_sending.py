@@ -6,11 +6,11 @@ import asyncio
 import os
 import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from oneloop import files
+from tests.conftest import cancelled
 from tests.protocols import Recorder
 from tests.transport.test_sendfile import connected, ended
 
@@ -103,11 +103,7 @@ async def test_cancelled_in_the_middle(loop: asyncio.AbstractEventLoop, path: Pa
     sink.transport.pause_reading()
     async with files.open(path, "rb") as file:
         for steps in range(5):
-            sending: Any = asyncio.ensure_future(loop.sendfile(transport, file, 0))  # type: ignore[arg-type]
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            sending.cancel()
-            await asyncio.wait([sending])
+            await cancelled(loop.sendfile(transport, file, 0), steps)  # type: ignore[arg-type]
     assert isinstance(protocol, Recorder)
     transport.abort()
     sink.transport.abort()

@@ -7,14 +7,17 @@ import errno
 import inspect
 import os
 import random
+import shutil
 import stat
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oneloop import files
+from tests.conftest import cancelled, settle
 from tests.file.stand_in import StandIn
 
 pytestmark = pytest.mark.usefixtures("loop")
@@ -102,13 +105,8 @@ async def test_cancelled_at_every_step_nothing_stays(loop: Any, tmp_path: Path) 
                 async with make(dir=tmp_path):
                     await asyncio.sleep(0)
 
-            task = asyncio.ensure_future(use())
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
-            for _ in range(10):
-                await asyncio.sleep(0)
+            await cancelled(use(), steps)
+            await settle(10)
             assert not list(tmp_path.iterdir()), (make, steps)
 
 
@@ -152,10 +150,12 @@ async def test_a_directory(tmp_path: Path) -> None:
         (folder / "deep" / "file").write_text("x")
     assert not folder.exists()
     made = await files.TemporaryDirectory(dir=tmp_path, delete=False)
-    assert Path(made.name).is_dir()
+    assert made.name is not None
+    kept = Path(made.name)
+    assert kept.is_dir()
     async with made:
         pass
-    assert Path(made.name).is_dir()
+    assert kept.is_dir()
     await made.cleanup()
     assert not list(tmp_path.iterdir())
 
@@ -172,8 +172,7 @@ async def test_tasks_that_write_while_a_spooled_file_moves(tmp_path: Path, mode:
     async def write(file: Any, who: str) -> None:
         for number in range(20):
             assert await file.write(as_text(f"{who}{number:02} ")) == 4
-            for _ in range(chance.randrange(3)):
-                await asyncio.sleep(0)
+            await settle(chance.randrange(3))
 
     async with files.SpooledTemporaryFile(60, mode, dir=tmp_path) as file:
         await asyncio.gather(*(write(file, who) for who in "abcde"))
@@ -191,11 +190,7 @@ async def test_a_write_that_is_cancelled_while_a_spooled_file_moves(tmp_path: Pa
     """What it wrote is there, and the next one moves the file."""
     for steps in range(12):
         async with files.SpooledTemporaryFile(2, dir=tmp_path) as file:
-            task = asyncio.create_task(file.write(b"one,"))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
+            task = await cancelled(file.write(b"one,"), steps)
             await file.write(b"two")
             await file.seek(0)
             content = await file.read()
@@ -218,3 +213,42 @@ async def test_a_file_whose_name_stays_is_closed(loop: Any, tmp_path: Path) -> N
     engine.faults["unlink"] = [OSError(errno.EIO, "broken")]
     with pytest.raises(OSError, match="broken"):
         await files.TemporaryFile(dir=tmp_path)
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+async def test_a_named_file_that_the_program_has_taken_away(tmp_path: Path, is_moved: bool) -> None:
+    """As in tempfile since Python 3.12: closing it is no error."""
+    file = await files.NamedTemporaryFile(dir=tmp_path)
+    await file.write(b"kept")
+    if is_moved:
+        os.rename(file.name, tmp_path / "kept")
+    else:
+        os.unlink(file.name)
+    await file.close()
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == ([b"kept"] if is_moved else [])
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_directory_that_is_left_is_removed_on_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
+) -> None:
+    """A tree may be large, or its filesystem slow."""
+    removed: list[int] = []
+    remove = shutil.rmtree
+
+    def rmtree(*args: Any, **kwargs: Any) -> None:
+        removed.append(threading.get_ident())
+        remove(*args, **kwargs)
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    made = files.TemporaryDirectory(dir=tmp_path)
+    if is_cancelled:
+        await cancelled(made._make(), 1)
+    else:
+        await made
+        with pytest.warns(ResourceWarning, match="Implicitly cleaning up"):
+            del made
+    while not removed or list(tmp_path.iterdir()):
+        await asyncio.sleep(0.001)
+    if not isinstance(asyncio.get_running_loop()._files, StandIn):  # type: ignore[attr-defined]
+        assert removed != [threading.get_ident()]

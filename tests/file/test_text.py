@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from oneloop import files
+from tests.conftest import cancelled, settle
 from tests.file.stand_in import StandIn
 
 pytestmark = pytest.mark.usefixtures("loop")
@@ -138,16 +139,11 @@ async def test_a_cancelled_read_loses_nothing(loop: Any, path: Path) -> None:
     async with files.open(path) as file:
         for operation in (file.read(50_000), file.read(), file.readlines()):
             held.mode = "held"
-            task = asyncio.ensure_future(operation)
-            for _ in range(5):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
+            task = await cancelled(operation)
             held.mode = "now"
             assert task.cancelled()
             held.release()
-            for _ in range(5):
-                await asyncio.sleep(0)
+            await settle()
         assert await file.read() == "line\n" * 20_000
 
 

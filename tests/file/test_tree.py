@@ -227,7 +227,7 @@ async def test_glob_is_glob(tmp_path: Path, pattern: str, recursive: bool) -> No
 
 
 async def test_glob_of_many(large: Path) -> None:
-    assert sorted(await collect(files.glob("*", root_dir=large, timeout=10))) == sorted(os.listdir(large))
+    assert sorted(await collect(files.glob("*", root_dir=large, timeout=60))) == sorted(os.listdir(large))
     async for _ in files.glob("*", root_dir=large):
         break
 
@@ -301,3 +301,13 @@ async def test_cancelled_rmtree_leaves_no_descriptor(tmp_path: Path) -> None:
         plant(top)
         await cancelled_after(files.rmtree(top), ticks)
         shutil.rmtree(top, ignore_errors=True)
+
+
+async def test_a_link_that_rmtree_refuses_is_named(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    with pytest.raises(OSError) as caught:  # noqa: PT011
+        await files.rmtree(tmp_path / "link")
+    assert caught.value.args == ("Cannot call rmtree on a symbolic link",)
+    assert caught.value.filename == str(tmp_path / "link")
+    assert (tmp_path / "folder").is_dir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 
 from oneloop import files
-from oneloop.files import Change, watch
-from oneloop.files.watching import IN_OVERFLOW, Queue, RawEvent
+from oneloop.files import Change, watch, watching
+from oneloop.files.inotify import IN_OVERFLOW, Queue, RawEvent
+from tests.conftest import settle
 from tests.file.models import cancelled_after, plant
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -47,6 +49,20 @@ async def drain(watching: Any, top: Path, *kinds: Change) -> list[tuple[Any, ...
 
 
 NAMES_ONLY = (Change.CREATED, Change.MOVED, Change.DELETED)
+LAST = "last"
+
+
+async def drain_to_last(watching: Any, top: Path) -> list[tuple[Any, ...]]:
+    """What is reported of names until the file LAST, which is made here: everything that was done before."""
+    (top / LAST).touch()
+    told: list[tuple[Any, ...]] = []
+    async with asyncio.timeout(60):
+        while (Change.CREATED, LAST) not in told[-1:]:
+            event = await anext(watching)
+            if event.change in (*NAMES_ONLY, Change.OVERFLOW):
+                source = () if event.source is None else (os.path.relpath(event.source, top),)
+                told.append((event.change, os.path.relpath(event.path, top), *source))
+    return told
 
 
 async def test_life_of_a_file(tmp_path: Path) -> None:
@@ -111,7 +127,7 @@ async def test_nothing_is_lost_or_told_twice_while_a_tree_grows(tmp_path: Path) 
         while not growing.done():
             told += await drain(watching, tmp_path, *NAMES_ONLY)
         await growing
-        told += await drain(watching, tmp_path, *NAMES_ONLY)
+        told += await drain_to_last(watching, tmp_path)
     expected = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
     assert sorted(path for _, path in told) == sorted(expected)
 
@@ -193,7 +209,7 @@ async def test_overflow_is_told_and_new_directories_are_watched_after_it(
         events = real_read(queue)
         if events and not lost:
             lost.extend(events)
-            return [RawEvent(-1, IN_OVERFLOW, 0, b"")]
+            return [RawEvent(-1, IN_OVERFLOW, 0, b"", 0.0)]
         return events
 
     monkeypatch.setattr(Queue, "read_nowait", read_nowait)
@@ -241,8 +257,7 @@ async def test_cancelling_the_wait_for_an_event_loses_none(tmp_path: Path) -> No
             (tmp_path / f"{number}").rename(tmp_path / f"{number}.moved")
             for ticks in range(6):
                 task = asyncio.ensure_future(anext(watching))
-                for _ in range(ticks):
-                    await asyncio.sleep(0)
+                await settle(ticks)
                 task.cancel()
                 try:
                     event = await task
@@ -291,7 +306,7 @@ async def test_one_task_at_a_time(tmp_path: Path) -> None:
 
 async def test_forgotten_watch_warns(tmp_path: Path) -> None:
     watching = watch(tmp_path)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         (tmp_path / "file").touch()
         starting: Callable[[], Any] = watching._start
         await starting()
@@ -323,6 +338,8 @@ def replayed(events: list[tuple[Any, ...]]) -> set[str]:
         "mkdir b; touch b/x; rm b; mkdir b; touch b/x",
         "mkdir a; touch a/x; mv a b; touch b/y; mv b c; touch c/z",
         "mkdir a; mkdir a/b; touch a/b/x; mv a/b b; touch b/y",
+        "mkdir a; mkdir a/old; mv a moved; mkdir a; mkdir a/new",
+        "mkdir a; mkdir a/b; mkdir a/b/old; mv a/b a/c; mkdir a/b; touch a/b/new",
     ],
 )
 async def test_who_believes_the_events_knows_what_is_there(tmp_path: Path, steps: str) -> None:
@@ -340,6 +357,68 @@ async def test_who_believes_the_events_knows_what_is_there(tmp_path: Path, steps
                 shutil.rmtree(paths[0])
             else:
                 paths[0].rename(paths[1])
-        events = await drain(watching, tmp_path, *NAMES_ONLY)
+        events = await drain_to_last(watching, tmp_path)
         there = {os.path.relpath(path, tmp_path) for path in tmp_path.rglob("*")}
         assert replayed(events) == there, events
+
+
+async def test_many_moves_outside_wait_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one after the other, each for the second half of a rename that never comes."""
+    inside, outside, count = tmp_path / "inside", tmp_path / "outside", 200
+    inside.mkdir()
+    outside.mkdir()
+    for number in range(count):
+        (inside / str(number)).touch()
+    wait_s = 0.5
+    monkeypatch.setattr(watching, "HALF_RENAME_S", wait_s)
+    loop = asyncio.get_running_loop()
+    async with files.watch(inside) as events:
+        began_s = loop.time()
+        for number in range(count):
+            (inside / str(number)).rename(outside / str(number))
+        seen = [await anext(events) for _ in range(count)]
+    assert [event.change for event in seen] == [files.Change.DELETED] * count
+    assert loop.time() - began_s < count * wait_s / 4
+
+
+STEPS_COUNT = 600
+
+
+def disturb(top: Path, seed: int) -> None:
+    """Make, rename and remove directories and files in a small tree, quickly and at random."""
+    chance = random.Random(seed)
+    folders = [top]
+    for number in range(STEPS_COUNT):
+        name = chance.choice("abcdef") if number % 3 else str(number)
+        path = chance.choice(folders) / name
+        kind = chance.choice(["mkdir", "mkdir", "touch", "rename", "rename", "remove"])
+        try:
+            if kind == "mkdir":
+                path.mkdir()
+            elif kind == "touch":
+                path.touch()
+            elif kind == "rename":
+                chance.choice(folders[1:] or [path]).rename(path)
+            elif chance.random() < 0.3:
+                shutil.rmtree(chance.choice(folders[1:] or [path]))
+        except OSError:
+            # The random step is impossible here: a name that is taken, a directory in itself.
+            continue
+        folders = [top, *(Path(folder) for folder, _, _ in os.walk(top) if folder != str(top))]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_random_changes_are_known(tmp_path: Path, seed: int) -> None:
+    """Whatever happens while directories are surveyed: the events tell what is on the disk."""
+    async with watch(tmp_path, recursive=True) as watching:
+        disturbing = asyncio.get_running_loop().run_in_executor(None, disturb, tmp_path, seed)
+        events = []
+        while not disturbing.done():
+            events += await drain(watching, tmp_path, *NAMES_ONLY, Change.OVERFLOW)
+        await disturbing
+        events += await drain_to_last(watching, tmp_path)
+    assert Change.OVERFLOW not in {event[0] for event in events}
+    there = {os.path.relpath(path, tmp_path) for path in tmp_path.rglob("*")}
+    known = replayed(events)
+    assert sorted(there - known) == []
+    assert sorted(known - there) == []

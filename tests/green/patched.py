@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import textwrap
 
@@ -19,15 +18,7 @@ def patched(body: str, before: str = "", options: tuple[str, ...] = ()) -> str:
         + PATCHED
         + textwrap.dedent(body)
     )
-    done = subprocess.run(
-        [sys.executable, *options, "-c", source],
-        cwd=programs.ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
+    done = programs.run_command(sys.executable, *options, "-c", source, limit_s=40)
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert done.stderr == "", done.stderr
     return done.stdout

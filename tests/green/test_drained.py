@@ -132,7 +132,7 @@ def test_nothing_is_missed(make: Callable[[], Pair], acts: Callable[..., None], 
             reading = green.spawn(read_all, sock, reads, into)
             green.sleep(0)
             acts(peer, pause)
-            assert joined(reading.get(timeout=5)) == expected
+            assert joined(reading.get(timeout=60)) == expected
 
 
 def test_what_another_object_has_left_is_found() -> None:
@@ -144,11 +144,11 @@ def test_what_another_object_has_left_is_found() -> None:
         assert first.get() == b"first"
         peer.send(b"for the other")
         assert other.recv(3) == b"for"
-        assert green.spawn(one.recv, 100).get(timeout=5) == b" the other"
+        assert green.spawn(one.recv, 100).get(timeout=60) == b" the other"
         reading = green.spawn(one.recv, 100)
         green.sleep(0)
         peer.send(b"more")
-        assert reading.get(timeout=5) == b"more"
+        assert reading.get(timeout=60) == b"more"
 
 
 def test_a_short_read_of_a_socket_that_never_waits_tries_at_once() -> None:

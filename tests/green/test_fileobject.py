@@ -453,7 +453,7 @@ def test_killed_on_a_slow_disk(slow: SlowFilesystem) -> None:
     path = slow.folder / "killed"
     path.write_text(LINES, encoding="utf-8")
     with fileobject.open(path, "rb") as file:
-        with slow.slow():
+        with slow.slow(100):
             with pytest.raises(green.Timeout), green.Timeout(0.01):
                 file.read(10)
         assert file.read(10) == LINES.encode()[:10]
@@ -463,7 +463,7 @@ def test_killed_on_a_slow_disk(slow: SlowFilesystem) -> None:
 def test_a_killed_write_happens_once(slow: SlowFilesystem, mode: str) -> None:
     path = slow.folder / f"written-{mode}"
     file = fileobject.open(path, mode)
-    with slow.slow():
+    with slow.slow(100):
         file.write(b"first")
         for _ in range(3):
             with pytest.raises(green.Timeout), green.Timeout(0.001):

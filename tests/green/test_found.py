@@ -19,7 +19,7 @@ from oneloop.green.event import AsyncResult, Event
 from oneloop.green.exceptions import BlockingSwitchOutError, LoopExit
 from oneloop.green.hub import get_hub
 from oneloop.green.lock import RLock, Semaphore
-from oneloop.green.queue import Channel, Empty, Full, LifoQueue, Queue, ShutDown
+from oneloop.green.queue import Channel, Full, LifoQueue, Queue, ShutDown
 from tests import programs
 
 
@@ -148,11 +148,14 @@ def test_readiness_that_was_there_before() -> None:
 
 
 def test_iwait_in_time_beside_a_slow_consumer() -> None:
-    greenlets = [green.spawn(int), green.spawn(green.sleep, 0.005), green.spawn(green.sleep, 100)]
+    ready = Event()
+    greenlets = [green.spawn(int), green.spawn(ready.wait), green.spawn(green.sleep, 100)]
     seen = []
-    for greenlet in green.iwait(greenlets, timeout=0.01):
+    for greenlet in green.iwait(greenlets, timeout=0.3):
         seen.append(greenlet)
-        green.sleep(0.02)
+        ready.set()
+        # Longer than the timeout: what ended before it is told in any case.
+        green.sleep(0.35)
     assert seen == greenlets[:2]
     greenlets[2].kill()
 
@@ -334,8 +337,11 @@ def test_a_thread_that_works_is_something_to_wait_for() -> None:
 def test_a_timeout_is_a_timeout() -> None:
     soon: Any = Timeout(0.001)
     never: Any = Timeout(None)
-    with pytest.raises(Empty):
+    with pytest.raises(Timeout) as raised:
         Queue().get(timeout=soon)
+    assert raised.value is soon
+    with pytest.raises(LookupError):
+        Queue(1, [1]).put(1, timeout=Timeout(0.001, LookupError))  # type: ignore[arg-type]
     assert Event().wait(soon) is False
     assert Queue(items=[1]).get(timeout=never) == 1
     assert Semaphore(0).acquire(timeout=soon) is False

@@ -41,6 +41,7 @@ def test_an_exception(capsys: pytest.CaptureFixture[str]) -> None:
         greenlet.get()
     assert (greenlet.ready(), greenlet.successful(), greenlet.value) == (True, False, None)
     assert isinstance(greenlet.exception, LookupError)
+    assert greenlet.exc_info is not None
     assert greenlet.exc_info[0] is LookupError
     told = capsys.readouterr().err
     assert "LookupError: of a green thread" in told
@@ -256,7 +257,7 @@ def test_as_a_context() -> None:
     with pytest.raises(LookupError), green.spawn(sleeps) as greenlet:
         green.sleep(0)
         raise LookupError
-    assert isinstance(greenlet.value, GreenletExit)
+    assert isinstance(greenlet.exception, LookupError)
 
 
 def test_raw() -> None:
@@ -308,15 +309,21 @@ def test_names() -> None:
     greenlet = Greenlet(returns)
     assert "returns" in repr(greenlet)
     greenlet.name = "mine"
-    assert (greenlet.name, "'mine'" in repr(greenlet)) == ("mine", True)
+    assert (greenlet.name, '"mine"' in repr(greenlet)) == ("mine", True)
+    greenlet.start()
+    greenlet.join()
+    # What it has run is known as long as it was asked for before.
+    assert repr(greenlet).endswith(": returns>")
 
 
 def test_idents_are_small_and_used_again() -> None:
     first, second = green.spawn(sleeps), green.spawn(sleeps)
     assert {first.minimal_ident, second.minimal_ident, first.minimal_ident} == {0, 1}
-    assert (first.name, repr(second).split()[1]) == ("Greenlet-0", "'Greenlet-1'")
+    assert (first.name, repr(second).split()[1]) == ("Greenlet-0", '"Greenlet-1"')
     green.killall([first, second])
     del first
+    # Until then, the loop knows those that were to begin.
+    green.sleep(0)
     gc.collect()
     third = green.Greenlet(sleeps)
     assert (third.minimal_ident, len(third.hub.ident_registry)) == (0, 2)

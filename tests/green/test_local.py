@@ -304,3 +304,19 @@ def test_what_refers_to_itself_by_its_attributes_is_collected() -> None:
     del holder, other
     gc.collect()
     assert gone() is None
+
+
+def test_its_own_link_is_not_counted() -> None:
+    def work() -> None:
+        own: Any = green.getcurrent()
+        local().value = 1
+        linked.append(own.has_links())
+        own.rawlink(linked.append)
+        linked.append(own.has_links())
+
+    linked: list[object] = []
+    green.spawn(work)
+    # Not `join`, which links the waiting green thread.
+    while len(linked) < 2:
+        green.sleep(0)
+    assert linked[:2] == [False, True]

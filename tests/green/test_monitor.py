@@ -34,7 +34,7 @@ class Told:
 
     def block(self) -> None:
         """Block the whole thread, as a C library would, until the monitor has sent an event."""
-        assert self._came.acquire(timeout=20)
+        assert self._came.acquire(timeout=60)
 
 
 @pytest.fixture
@@ -118,6 +118,8 @@ def test_a_loop_that_sleeps_is_not_blocked(told: Told, monitor: PeriodicMonitori
     looked: list[Hub] = []
     monitor.add_monitoring_function(looked.append, 0.005)
     green.sleep(0.1)
+    while not looked:
+        green.sleep(0.001)
     assert [event for event in told.events if event.greenlet is not get_hub().main] == []
     assert set(looked) == {get_hub()}
 
@@ -130,10 +132,10 @@ def test_a_block_that_is_known(told: Told, monitor: PeriodicMonitoringThread) ->
     monitor.ignore_current_greenlet_blocking()
     # One more event may be on its way.
     for _ in range(3):
-        looks.acquire(timeout=20)
+        looks.acquire(timeout=60)
     seen = len(told.events)
     for _ in range(20):
-        looks.acquire(timeout=20)
+        looks.acquire(timeout=60)
     assert len(told.events) == seen
     monitor.monitor_current_greenlet_blocking()
     told.block()
@@ -167,7 +169,7 @@ def test_functions_of_the_programs(
     monitor.add_monitoring_function(broken, 0.005)
     assert broken in monitor.monitoring_functions()
     for _ in range(2):
-        assert called.acquire(timeout=20)
+        assert called.acquire(timeout=60)
     monitor.kill()
     assert "in a function of the monitor's" in capsys.readouterr().err
     with pytest.raises(TypeError, match="must be callable"):

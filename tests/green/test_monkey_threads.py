@@ -111,8 +111,9 @@ def test_errors_of_threads_are_reported() -> None:
         for kind in (ValueError, SystemExit): _thread.start_new_thread(fail, (kind,))
         time.sleep(0.001)
         def interrupt(): _thread.interrupt_main(); time.sleep(0.001)
-        threading.Thread(target=interrupt).start()
-        try: time.sleep(10)
+        try:
+            threading.Thread(target=interrupt).start()
+            time.sleep(10)
         except KeyboardInterrupt: print("interrupted")
     """)
     assert out.splitlines() == [
@@ -409,3 +410,82 @@ def test_the_hooks_in_force_are_those_of_the_loop_that_runs(make: str) -> None:
     """
     )
     assert out == "0\n"
+
+
+def test_an_interrupt_reaches_the_main_thread_where_it_waits() -> None:
+    """It came later, elsewhere: the main thread was about to continue for another reason."""
+    out = patched(
+        """
+        import _thread, threading, time
+        ran = []
+        def interrupt():
+            try: _thread.interrupt_main()
+            finally: ran.append("ended")
+        for wait in (lambda thread: None, lambda thread: thread.join(), lambda thread: time.sleep(30)):
+            thread = threading.Thread(target=interrupt)
+            try:
+                thread.start()
+                wait(thread)
+            except KeyboardInterrupt:
+                ran.append("interrupted")
+            thread.join()
+        for _ in range(100): time.sleep(0)
+        print(ran)
+    """
+    )
+    assert out == f"{['ended', 'interrupted'] * 3}\n"
+
+
+def test_a_loop_that_only_makes_signals_lets_others_run() -> None:
+    out = patched(
+        """
+        import signal, threading
+        got, ending = [], []
+        def send():
+            while not ending: signal.raise_signal(signal.SIGUSR1)
+        signal.signal(signal.SIGUSR1, lambda *_: got.append(1))
+        thread = threading.Thread(target=send)
+        thread.start()
+        while len(got) < 1000: signal.signal(signal.SIGUSR1, signal.getsignal(signal.SIGUSR1))
+        ending.append(1)
+        thread.join()
+        print("ended")
+    """
+    )
+    assert out == "ended\n"
+
+
+def test_a_queue_of_a_module_that_is_loaded_again_lets_others_run() -> None:
+    out = patched(
+        """
+        import sys, threading
+        for name in ("queue", "_queue"): sys.modules.pop(name)
+        import queue, _queue
+        assert queue.SimpleQueue is _queue.SimpleQueue
+        made = queue.SimpleQueue()
+        thread = threading.Thread(target=made.put, args=(1,))
+        try: made.get(timeout=0.001)
+        except queue.Empty: print("empty")
+        thread.start()
+        print(made.get())
+    """
+    )
+    assert out == "empty\n1\n"
+
+
+def test_a_loop_with_a_selector_of_its_own_lets_others_run() -> None:
+    out = patched(
+        """
+        import asyncio, selectors, threading
+        from unittest import mock
+        loop = asyncio.BaseEventLoop()
+        loop._selector, loop._process_events, loop._write_to_self = mock.Mock(), mock.Mock(), mock.Mock()
+        loop._selector.select.return_value = ()
+        future = loop.create_future()
+        thread = threading.Thread(target=loop.call_soon_threadsafe, args=(future.set_result, 3))
+        loop.call_soon(thread.start)
+        print(loop.run_until_complete(future))
+        loop.close()
+    """
+    )
+    assert out == "3\n"

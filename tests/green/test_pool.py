@@ -566,6 +566,8 @@ def test_a_killed_call_gives_its_exit() -> None:
 async def test_in_a_coroutine_what_would_block_is_an_error() -> None:
     pool = Pool(1)
     one = pool.spawn(forever)
+    # It has begun: to kill it takes time.
+    await asyncio.sleep(0)
     results = Group().imap(square, [3])
     waits: list[Callable[[], object]] = [
         pool.join,

@@ -98,6 +98,30 @@ def test_event() -> None:
         event.rawlink(7)  # type: ignore[arg-type]
 
 
+def test_a_pulse_reaches_links() -> None:
+    """As it reaches waiters, although the event is clear when they run."""
+    pulsed, later = Event(), Event()
+    told: list[Any] = []
+    pulsed.rawlink(told.append)
+    unlinked = told.copy
+    pulsed.rawlink(unlinked)  # type: ignore[arg-type]
+    waiting = green.spawn(green.wait, [pulsed, later], count=1)
+    green.sleep(0)
+    pulsed.set()
+    pulsed.clear()
+    assert pulsed.linkcount() == 3
+    pulsed.unlink(unlinked)  # type: ignore[arg-type]
+    # This one waits for the next time.
+    pulsed.rawlink(told.append)
+    waiting.join()
+    assert waiting.value == [pulsed]
+    assert told == [pulsed]
+    pulsed.set()
+    green.sleep(0)
+    assert told == [pulsed] * 2
+    assert (pulsed.linkcount(), later.linkcount()) == (0, 0)
+
+
 def test_killed_waiters_leave_nothing() -> None:
     event = Event()
     waiting = [green.spawn(event.wait) for _ in range(100)]

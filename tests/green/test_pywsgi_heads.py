@@ -93,15 +93,17 @@ REFUSED = {
     "CONNECT": (b"CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n\r\n", 400),
     "absolute without a host": (b"GET http:/// HTTP/1.1\r\nHost: x\r\n\r\n", 400),
     "user in an absolute target": (b"GET http://u@x/ HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-    "no host": (b"GET / HTTP/1.1\r\n\r\n", 400),
+    "a long request line": (b"GET /" + b"x" * 8192 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+    "no request, and no end": (b"GET / HTTP %\r\n", 400),
     "empty host": (b"GET / HTTP/1.1\r\nHost:\r\n\r\n", 400),
     "two hosts": (b"GET / HTTP/1.1\r\nHost: x\r\nhost: x\r\n\r\n", 400),
     "bad host": (b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
     "list of hosts": (b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
     "space before the colon": (b"GET / HTTP/1.1\r\nHost: x\r\nA : b\r\n\r\n", 400),
     "space before the first name": (b"GET / HTTP/1.1\r\n Host: x\r\n\r\n", 400),
-    "folded line": (b"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", 400),
-    "folded with a tab": (b"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n\tc: d\r\n\r\n", 400),
+    "folded host": (b"GET / HTTP/1.1\r\nHost: x\r\n y\r\n\r\n", 400),
+    "folded length": (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n 1\r\n\r\na", 400),
+    "folded coding": (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n", 400),
     "no colon": (b"GET / HTTP/1.1\r\nHost: x\r\nAccept\r\n\r\n", 400),
     "no name": (b"GET / HTTP/1.1\r\nHost: x\r\n: a\r\n\r\n", 400),
     "bad name": (b"GET / HTTP/1.1\r\nHost: x\r\nA[]: a\r\n\r\n", 400),
@@ -162,6 +164,13 @@ def test_refused(name: str) -> None:
         assert "Invalid request" in server.error_log.getvalue()
         assert server.error_log.getvalue().count("\n") == 1
     assert not called
+
+
+def test_a_folded_field_is_one_line() -> None:
+    head = b"GET / HTTP/1.1\r\nHost: x\r\nA: b;\r\n \t c:d\r\n\t\r\nB: \r\n e\r\n\r\n"
+    parsed = heads.parse(head)
+    assert parsed is not None
+    assert parsed[3:] == ([("Host", "x"), ("A", "b; c:d"), ("B", "e")], len(head))
 
 
 def test_what_is_allowed() -> None:

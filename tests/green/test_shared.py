@@ -16,6 +16,7 @@ from oneloop import green
 from oneloop.green.event import Event
 from oneloop.green.lock import BoundedSemaphore, Semaphore
 from oneloop.green.queue import Channel, Empty, Full, JoinableQueue, LifoQueue, PriorityQueue, Queue, SimpleQueue
+from tests.conftest import settle
 
 ITEMS = 10_000
 STEPS = 12
@@ -196,11 +197,6 @@ def test_both_get_their_share(run: Run) -> None:
 # -- kills and cancellation at each step -------------------------------------------------------------
 
 
-async def ticks(count: int) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("is_green", [True, False], ids=["green", "coroutine"])
 @pytest.mark.parametrize("make", QUEUES)
 def test_an_ended_getter_loses_nothing(make: Make, is_green: bool, run: Run) -> None:
@@ -208,7 +204,7 @@ def test_an_ended_getter_loses_nothing(make: Make, is_green: bool, run: Run) -> 
         traffic = Traffic(make())
         victims = [traffic.getter(is_green) for _ in range(2)]
         putting = traffic.putter(False, range(20))
-        await ticks(step)
+        await settle(step)
         await end(*victims)
         last = traffic.getter(not is_green)
         await putting
@@ -233,10 +229,10 @@ def test_an_ended_putter_loses_nothing(make: Make, is_green: bool, run: Run) -> 
         victims = [traffic.putter(is_green, range(first, first + 10)) for first in (0, 100)]
         other = traffic.putter(is_green, range(200, 210))
         getting = traffic.getter(False)
-        await ticks(step)
+        await settle(step)
         await end(*victims)
         await other
-        await ticks(5)
+        await settle(5)
         await end(getting)
         late = traffic.got - traffic.put
         assert traffic.got == traffic.put + late
@@ -252,7 +248,7 @@ def test_out_of_time_in_the_moment_of_the_item(is_green: bool, run: Run) -> None
     async def at(step: int) -> None:
         traffic = Traffic(Queue())
         victims = [traffic.getter(is_green, 1, timeout=0.0001) for _ in range(5)]
-        await ticks(step)
+        await settle(step)
         for number in range(3):
             traffic.queue.put_nowait(number)
         await asyncio.sleep(0.0001)
@@ -307,7 +303,7 @@ def test_an_ended_waiter_keeps_no_semaphore(kind: type[Semaphore], is_green: boo
         room = Room(kind(2))
         victims = [room.visitor(is_green) for _ in range(4)]
         others = [room.visitor(not is_green) for _ in range(4)]
-        await ticks(step)
+        await settle(step)
         await end(*victims)
         await asyncio.gather(*others)
         assert room.semaphore.counter == 2
@@ -330,7 +326,7 @@ def test_an_event_wakes_all_that_are_left(run: Run) -> None:
             woken["coroutine"] += 1
 
         waiting = [green.spawn(blocking) if n % 2 else asyncio.ensure_future(awaiting()) for n in range(12)]
-        await ticks(step)
+        await settle(step)
         await end(*waiting[:4])
         event.set()
         await asyncio.gather(*waiting[4:])

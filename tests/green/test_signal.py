@@ -14,7 +14,6 @@ import oneloop
 from oneloop import green
 from oneloop.green import signal as green_signal
 from oneloop.green.event import Event
-from oneloop.green.hub import end_own_hub
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +33,12 @@ def send_soon(number: int) -> None:
 
 def test_a_handler_runs_while_all_wait() -> None:
     came: list[int] = []
-    old = green_signal.signal(signal.SIGUSR1, lambda number, _: came.append(number))
-    assert green_signal.getsignal is signal.getsignal
+
+    def come(number: int, _: object) -> None:
+        came.append(number)
+
+    old = green_signal.signal(signal.SIGUSR1, come)
+    assert green_signal.getsignal(signal.SIGUSR1) is come is signal.getsignal(signal.SIGUSR1)
     event = Event()
     send_soon(signal.SIGUSR1)
     green.spawn_later(0.01, event.set)
@@ -187,28 +190,14 @@ def test_a_wakeup_descriptor_of_the_programs() -> None:
     with ours, theirs:
         theirs.setblocking(False)
         green.sleep(0.001)
-        loops = signal.set_wakeup_fd(-1)
-        signal.set_wakeup_fd(loops)
-        assert loops != -1
         old = signal.signal(signal.SIGUSR1, lambda *_: None)
-        # The loop's own descriptor is not reported to the program.
+        # The hub's loop uses the descriptor only while it sleeps, and only if there is none.
         assert green_signal.set_wakeup_fd(theirs.fileno()) == -1
         send_soon(signal.SIGUSR1)
         green.sleep(0.01)
         assert ours.recv(10) == bytes([signal.SIGUSR1])
-        assert green_signal.set_wakeup_fd(-1, warn_on_full_buffer=False) == theirs.fileno()
-        assert green_signal.set_wakeup_fd(-1) == -1
-        assert signal.set_wakeup_fd(loops) == loops
-        signal.signal(signal.SIGUSR1, old)
-
-
-def test_a_wakeup_descriptor_without_a_hub() -> None:
-    end_own_hub()
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.setblocking(False)
-        assert green_signal.set_wakeup_fd(theirs.fileno()) == -1
         assert green_signal.set_wakeup_fd(-1) == theirs.fileno()
+        signal.signal(signal.SIGUSR1, old)
 
 
 def test_names_of_the_standard_library() -> None:

@@ -406,3 +406,40 @@ def test_names_of_the_standard_library() -> None:
     assert {"socket", "create_connection", "wait_read", "AF_INET"} <= set(socket.__all__)
     with pytest.raises(AttributeError):
         socket.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("call", ["recv", "recv_into"])
+def test_waitall_fills_the_buffer_or_comes_to_the_end(call: str) -> None:
+    ours, peer = socket.socketpair()
+
+    def receive(count: int) -> bytes:
+        if call == "recv":
+            data: bytes = ours.recv(count, stock.MSG_WAITALL)
+            return data
+        buffer = bytearray(count)
+        return bytes(buffer[: ours.recv_into(buffer, 0, stock.MSG_WAITALL)])
+
+    def send() -> None:
+        for number in range(5):
+            peer.send(b"%d" % number * 10)
+            green.sleep(0.001)
+
+    sending = green.spawn(send)
+    assert receive(50) == b"".join(b"%d" % number * 10 for number in range(5))
+    sending.get()
+    green.spawn(send)
+    green.spawn_later(0.02, peer.close)
+    assert len(receive(100)) == 50
+    assert receive(100) == b""
+    ours.close()
+
+
+def test_waitall_does_not_wait_with_a_timeout_or_a_peek() -> None:
+    ours, peer = socket.socketpair()
+    peer.send(b"abc")
+    assert ours.recv(10, stock.MSG_WAITALL | stock.MSG_PEEK) == b"abc"
+    ours.settimeout(5)
+    # As the standard library, whose sockets with a timeout are non-blocking ones for the kernel.
+    assert ours.recv(10, stock.MSG_WAITALL) == b"abc"
+    ours.close()
+    peer.close()

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-LIMIT_S = float(os.environ.get("ONELOOP_TEST_LIMIT_S", "30"))
+LIMIT_S = float(os.environ.get("ONELOOP_TEST_LIMIT_S", "120"))
 # What does not react to being interrupted is aborted after so long.
 GRACE_S = float(os.environ.get("ONELOOP_TEST_GRACE_S", "15"))
 # What is left to do when all tests have ended: threads that are still waited for.

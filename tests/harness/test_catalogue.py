@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import catalogue
-from tests.conformance.catalogue import Catalogue, Entry
+from tests.conformance.catalogue import Catalogue
+from tests.suites.exceptions import Entry
 
 
 def test_every_installed_module_runs_but_those_for_windows() -> None:
@@ -22,14 +23,14 @@ def test_a_module_that_takes_long_comes_first() -> None:
 
 
 def test_an_entry_that_names_no_module_is_an_error() -> None:
-    stale = Catalogue(modules=(Entry("test_gone", "because"),), dropped=(), excused=())
+    stale = Catalogue(left_out=(Entry("test_gone", "because"),), dropped=(), excused=())
     with pytest.raises(ValueError, match="test_gone"):
         stale.all_modules()
 
 
 def test_entries_that_name_no_test_are_told() -> None:
     entries = (Entry("test_tasks.Gone.test_x", "because"), Entry("test_gone.*", "because"))
-    told = Catalogue(modules=(), dropped=entries, excused=()).names_nothing({"test_tasks.Is.test_x"}, ("test_tasks",))
+    told = Catalogue(left_out=(), dropped=entries, excused=()).names_nothing({"test_tasks.Is.test_x"}, ("test_tasks",))
     assert told == ["dropped test_tasks.Gone.test_x matches no test", "test_gone.* is about no module that is run"]
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
 import oneloop
-from tests.file.conftest import ENGINES, use_engine
-from tests.file.slow_filesystem import SlowFilesystem, mounted
+from tests.file.conftest import ENGINES, slow_filesystem, use_engine
 from tests.loops import LoopFactory
+
+__all__ = ["slow_filesystem"]
 
 
 @pytest.fixture
@@ -35,10 +35,3 @@ def loop_factory(request: pytest.FixtureRequest) -> LoopFactory:
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def slow_filesystem(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlowFilesystem]:
-    """One mount for all tests of a file, empty at first."""
-    with mounted(tmp_path_factory.mktemp("slow")) as filesystem:
-        yield filesystem

@@ -1,4 +1,4 @@
-"""An HTTP server with static folders, on the loop of the test, and a client that sees every byte of its answers."""
+"""An HTTP server with static folders, on the loop of the test, and a client that sees every byte of its responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAIN_END = b"\r\n\r\n"
 
 
 async def not_found(scope: Any, receive: Any, send: Any) -> None:
-    """The application behind the folders: its answers are told from theirs by their body."""
+    """The application behind the folders: its responses are told from theirs by their body."""
     assert scope["type"] == "http", scope["type"]
     headers = [(b"content-length", b"3")]
     await send({"type": "http.response.start", "status": 404, "headers": headers})
@@ -27,7 +27,7 @@ async def not_found(scope: Any, receive: Any, send: Any) -> None:
 
 @dataclass
 class Answer:
-    """One answer, as it came."""
+    """One response, as it came."""
 
     status: int
     headers: dict[str, str]
@@ -52,7 +52,7 @@ class Client:
         self.writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
 
     async def head(self) -> Answer:
-        """Read an answer's head."""
+        """Read a response's head."""
         head = (await self.reader.readuntil(PLAIN_END)).decode("latin-1")
         first, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
         pairs = [line.split(": ", 1) for line in lines]
@@ -61,7 +61,7 @@ class Client:
         return Answer(int(first.split(" ")[1]), headers, b"")
 
     async def answer(self, *, is_head: bool = False) -> Answer:
-        """Read an answer."""
+        """Read a response."""
         answer = await self.head()
         if is_head or answer.status == 304:
             return answer
@@ -76,7 +76,7 @@ class Client:
         return answer
 
     async def get(self, target: str, method: str = "GET", **headers: str) -> Answer:
-        """Send a request and read its answer."""
+        """Send a request and read its response."""
         self.send(target, method, b"", **headers)
         return await self.answer(is_head=method == "HEAD")
 

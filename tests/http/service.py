@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from typing import Self
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 40.0
+LIMIT_S = 60.0
 
 APPS = '''
-import asyncio, os, signal, threading
+import asyncio, os, resource, signal, threading
 
 LIFESPAN = {"startup": "lifespan.startup.complete", "shutdown": "lifespan.shutdown.complete"}
 
@@ -54,6 +54,9 @@ async def app(scope, receive, send):
         os._exit(7)
     if path == "/stuck_at_end":
         KEPT.append("stuck")
+    if path == "/use_all_descriptors":
+        # No further ones than standard input and output.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     if path == "/grow":
         KEPT.append(os.urandom(64 << 20))
     body = ANSWERS.get(path, lambda scope: str(os.getpid()))(scope).encode()
@@ -235,8 +238,8 @@ class Service:
         connection = self.connect()
         try:
             connection.request(method, path, headers={name.replace("_", "-"): text for name, text in headers.items()})
-            answer = connection.getresponse()
-            return answer.status, {name.lower(): text for name, text in answer.getheaders()}, answer.read()
+            response = connection.getresponse()
+            return response.status, {name.lower(): text for name, text in response.getheaders()}, response.read()
         finally:
             connection.close()
 
@@ -248,9 +251,15 @@ class Service:
             self.log.read_more(0.02)
 
     def ask_later(self, path: str) -> socket.socket:
-        """Send a GET whose answer is read later."""
+        """Send a GET whose response is read later."""
         made = socket.create_connection(("127.0.0.1", self.port), LIMIT_S)
         made.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        return made
+
+    def held(self, path: str) -> socket.socket:
+        """Send a GET that the application holds until the test lets it go; it has begun."""
+        made = self.ask_later(path)
+        self.wait_for_file("waiting")
         return made
 
 

@@ -53,7 +53,7 @@ class Wire:
     async def send_bytewise(self, data: bytes) -> None:
         """Each byte is read by the server on its own. Stops where the server has closed."""
         for at in range(len(data)):
-            # Not `at_eof()`, which is false while the answer has not been read.
+            # Not `at_eof()`, which is false while the response has not been read.
             if self.writer.is_closing() or self.reader._eof:  # type: ignore[attr-defined]
                 return
             self.writer.write(data[at : at + 1])
@@ -182,7 +182,7 @@ async def body_of(receive: Receive) -> bytes:
 async def reply(
     send: Send, body: bytes = b"", status: int = 200, headers: list[tuple[bytes, bytes]] | None = None
 ) -> None:
-    """A whole answer with its length."""
+    """A whole response with its length."""
     headers = [(b"content-length", b"%d" % len(body)), *(headers or [])]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

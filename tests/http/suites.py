@@ -1,8 +1,9 @@
 """The requirements of two public suites, Http11Probe and h1spec, and the tests of ours that have them.
 
 https://github.com/MDA2AV/Http11Probe and https://github.com/uNetworking/h1spec. One requirement a line: its name there,
-the rules of `rules` (or `file::test`) that have it here, and, after a bar, why the answer is another than the one that
-the suite likes best. A name with an underscore is another field; where that could be mistaken (WSGI) it is dropped.
+the rules of `rules` (or `file::test`) that have it here, and, after a bar, why the response is another than the one
+that the suite likes best. A name with an underscore is another field; where that could be mistaken (WSGI) it is
+dropped.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ COMP-CHUNKED-EXTENSION           extension
 COMP-CHUNKED-TRAILER-VALID       trailers
 COMP-CHUNKED-HEX-UPPERCASE       chunks
 COMP-GET-WITH-CL-BODY            get-with-body            | RFC 9110 section 9.3.1 leaves it to the application
-COMP-HEAD-NO-BODY                head head-with-body test_connections.py::test_answers_without_a_body
-COMP-NO-CL-IN-204                test_connections.py::test_answers_without_a_body
+COMP-HEAD-NO-BODY                head head-with-body test_connections.py::test_responses_without_a_body
+COMP-NO-CL-IN-204                test_connections.py::test_responses_without_a_body
 COMP-DATE-HEADER                 test_connections.py::test_date_and_server_are_said_once
 COMP-DATE-FORMAT                 test_connections.py::test_date_and_server_are_said_once
 COMP-405-ALLOW                   test_static.py::test_other_methods_are_refused
@@ -192,7 +193,7 @@ MAL-BINARY-GARBAGE               tls-hello test_random_bytes.py::test_random_str
 MAL-LONG-URL                     line-long line-endless
 MAL-LONG-HEADER-NAME             name-long
 MAL-LONG-HEADER-VALUE            head-long head-endless
-MAL-LONG-METHOD                  method-long method-endless | RFC 9112 section 3: 501, or 414 for the line
+MAL-LONG-METHOD                  method-long method-endless | 400, or 414 for the line
 MAL-MANY-HEADERS                 fields-many
 MAL-NUL-IN-URL                   target-nul
 MAL-NUL-IN-HEADER-VALUE          value-nul
@@ -213,7 +214,7 @@ MAL-RANGE-OVERLAPPING            test_static.py::test_ranges_that_are_none_are_l
 MAL-INCOMPLETE-REQUEST           test_timeouts.py::test_a_head_that_does_not_end_is_answered
 MAL-EMPTY-REQUEST                test_timeouts.py::test_an_idle_connection_is_closed
 MAL-WHITESPACE-ONLY-LINE         spaces-alone
-MAL-H2-PREFACE                   preface-of-http2
+MAL-H2-PREFACE                   test_http2.py::test_http1_beside_and_without
 NORM-CASE-TE                     coding-of-name-case      | ASGI: names in lower case; the framing is the same
 NORM-SP-BEFORE-COLON-CL          length-space-before-colon
 NORM-TAB-IN-NAME                 name-tab

@@ -27,7 +27,7 @@ def lines(*responses: Any, **options: Any) -> list[str]:
         for response in responses:
             access(*response)
         loop.run_until_complete(asyncio.sleep(0))
-        access.flush()
+        access.close()
         os.close(writing)
         with os.fdopen(reading, "rb") as file:
             return file.read().decode("ascii").splitlines(keepends=True)
@@ -72,6 +72,7 @@ def test_json() -> None:
         "http_version": "1.1",
         "status": 200,
         "body_bytes": 12,
+        "complete": True,
         "duration_s": 0.25,
         "user_agent": "curl/8",
     }
@@ -89,6 +90,7 @@ def test_lines_of_one_turn_leave_in_one_write() -> None:
         access(*ONE)
         loop.run_until_complete(asyncio.sleep(0))
         assert theirs.recv(4096).count(b"\n") == 2
+        access.close()
     loop.close()
 
 
@@ -104,7 +106,7 @@ def test_no_request_forges_a_line(target: bytes, agent: bytes, client: str) -> N
     found = json.loads(line)
     assert found["target"].encode("latin-1") == target
     assert found["user_agent"].encode("latin-1") == agent
-    assert len(found) == 9
+    assert len(found) == 10
 
 
 def test_a_log_that_nobody_reads_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -116,6 +118,7 @@ def test_a_log_that_nobody_reads_is_told_once(caplog: pytest.LogCaptureFixture) 
         access(*ONE)
         access.flush()
     loop.run_until_complete(asyncio.sleep(0))
+    access.close()
     loop.close()
     os.close(writing)
     assert caplog.text.count("The access log cannot be written: [Errno 32] Broken pipe") == 1

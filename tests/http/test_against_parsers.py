@@ -125,7 +125,7 @@ def test_good_requests_are_read_alike(data: bytes) -> None:
 @pytest.mark.parametrize("data", SMUGGLING)
 def test_smuggling_is_refused(data: bytes) -> None:
     assert read_with_ours([data]).verdict == "refused"
-    # A byte at a time: the same answer.
+    # A byte at a time: the same response.
     assert read_with_ours([data[at : at + 1] for at in range(len(data))]).verdict == "refused"
 
 

@@ -137,21 +137,21 @@ async def test_before_anything_has_left(name: str, method: str, caplog: pytest.L
         await wire.send(GET.replace(b"GET", method.encode()) + GET)
         if method == "HEAD" and name in {"body-too-long", "body-too-short", "body-too-long-in-first", "body-missing"}:
             # No body leaves, so that none is wrong.
-            answer = await wire.answer(method)
-            assert answer.status == 200
+            response = await wire.answer(method)
+            assert response.status == 200
             return
-        answer = await wire.answer(method)
-        assert answer.status == 500, answer
-        assert answer.closes
+        response = await wire.answer(method)
+        assert response.status == 500, response
+        assert response.closes
         rest = await wire.rest()
         assert rest == b"", rest
-        assert b"secret" not in answer.body
-        assert b"Traceback" not in answer.body
-        assert b"x" not in dict(answer.fields)
+        assert b"secret" not in response.body
+        assert b"Traceback" not in response.body
+        assert b"x" not in dict(response.fields)
     assert [record.name for record in caplog.records] == [LOGGER], caplog.text
 
 
-# The head has left, or more: the connection ends without the answer's end.
+# The head has left, or more: the connection ends without the response's end.
 WITHIN: dict[str, Steps] = {
     "raises": raises(ValueError("secret"), START, part(b"abc", more=True)),
     "raises-at-pause": paused,
@@ -172,12 +172,12 @@ WITHIN: dict[str, Steps] = {
 
 
 @pytest.mark.parametrize("name", WITHIN)
-async def test_within_an_answer(name: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_within_a_response(name: str, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(application(WITHIN[name])) as site:
         wire = await site.connect()
         await wire.send(GET + GET)
-        answer = await wire.head()
-        assert answer.status == 200
+        response = await wire.head()
+        assert response.status == 200
         rest = await wire.rest()
         if name.startswith("length"):
             assert rest == b"abc"
@@ -197,7 +197,7 @@ async def test_http10_can_tell(name: str, caplog: pytest.LogCaptureFixture) -> N
     assert len(caplog.records) == 1
 
 
-# The answer was complete before: the connection lives on.
+# The response was complete before: the connection lives on.
 AFTER: dict[str, Steps] = {
     "raises": raises(ValueError("secret"), START, part(b"")),
     "value": returns_a_value,
@@ -207,12 +207,12 @@ AFTER: dict[str, Steps] = {
 
 
 @pytest.mark.parametrize("name", AFTER)
-async def test_after_an_answer(name: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_after_a_response(name: str, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(application(AFTER[name])) as site:
         wire = await site.connect()
         for _ in range(3):
-            answer = await wire.ask()
-            assert (answer.status, answer.body, answer.closes) == (200, b"", False)
+            response = await wire.ask()
+            assert (response.status, response.body, response.closes) == (200, b"", False)
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
 
 
@@ -268,9 +268,9 @@ async def test_a_wrong_start_can_be_mended() -> None:
         await reply(send, b"right")
 
     async with serving(app) as site:
-        answer = await site.ask()
-        assert answer.body == b"right"
-        assert b"x" not in dict(answer.fields)
+        response = await site.ask()
+        assert response.body == b"right"
+        assert b"x" not in dict(response.fields)
 
 
 async def test_no_coroutine_function(caplog: pytest.LogCaptureFixture) -> None:
@@ -295,8 +295,8 @@ async def test_an_error_while_a_body_is_uploaded(caplog: pytest.LogCaptureFixtur
     async with serving(app) as site:
         wire = await site.connect()
         await wire.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n" + b"a" * 100_000)
-        answer = await wire.answer()
-        assert answer.status == 500
+        response = await wire.answer()
+        assert response.status == 500
         await wire.send(b"a" * 100_000)
         assert await wire.rest() == b""
     assert len(caplog.records) == 1

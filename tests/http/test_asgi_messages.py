@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import settle
 from tests.http.site import GET, Echo, Message, Receive, Scope, Send, body_of, reply, serving
 
 POST = b"POST / HTTP/1.1\r\nHost: a\r\n"
@@ -56,6 +57,31 @@ async def test_a_body_in_parts() -> None:
     ]
 
 
+async def test_a_body_in_long_and_short_parts_that_waits() -> None:
+    parts = [b"a" * size for size in (3, 5, 2000, 1, 1, 1024, 1025, 7)]
+    got: list[bytes] = []
+    is_sent = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await is_sent.wait()
+        got.append((await receive())["body"])
+        got.append(await body_of(receive))
+        await reply(send)
+
+    async with serving(app) as site:
+        wire = await site.connect()
+        chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
+        await wire.send(POST + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+        while not site.http.requests:
+            await asyncio.sleep(0)
+        is_sent.set()
+        while not got:
+            await asyncio.sleep(0)
+        await wire.send(b"2\r\nzz\r\n0\r\n\r\n")
+        await wire.answer()
+    assert got == [b"".join(parts), b"zz"]
+
+
 async def test_a_client_that_leaves_while_receive_waits() -> None:
     told: list[Message] = []
     waits = asyncio.Event()
@@ -99,12 +125,14 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body() -> None:
 
 @pytest.mark.parametrize("handles", [True, False])
 async def test_send_to_a_client_that_has_left(handles: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """An OSError (HTTP specification 2.4), which is no error of the application's."""
+    """An OSError, which is no error of the application's; not in the iteration in which waiting tasks are told."""
     errors: list[BaseException] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         assert await receive() == DISCONNECT
+        await send({"type": "http.response.start", "status": 200})
+        await asyncio.sleep(0)
         for message in (
             {"type": "http.response.early_hint", "links": []},
             {"type": "http.response.start", "status": 200},
@@ -145,8 +173,7 @@ async def test_a_client_that_leaves_while_send_waits(caplog: pytest.LogCaptureFi
         wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await wire.send(GET)
         await waits.wait()
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await settle(50)
         assert not errors
         wire.reset()
         await site.until_empty()
@@ -313,9 +340,43 @@ async def test_kinds_of_bodies() -> None:
         await send({"type": "http.response.body", "more_body": False})
 
     async with serving(app) as site:
-        answer = await site.ask()
-    assert answer.body == b"abcd"
-    assert dict(answer.fields)[b"x"] == b"y"
+        response = await site.ask()
+    assert response.body == b"abcd"
+    assert dict(response.fields)[b"x"] == b"y"
+
+
+@pytest.mark.parametrize("byte", [*range(9), *range(10, 32), 127])
+async def test_control_bytes_in_headers(byte: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Refused, as by the option `--header`: RFC 9110 section 5.5."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"x-one", b"a" + bytes([byte]) + b"b")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async with serving(app) as site:
+        assert (await site.ask(GET)).status == 500
+    assert "Invalid HTTP header value" in caplog.text
+
+
+async def test_an_application_that_sends_without_end() -> None:
+    """Its client leaves, and it does not listen for that: others are served, and it is ended."""
+    ended = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200})
+            while True:
+                await send({"type": "http.response.body", "body": b"x", "more_body": True})
+        finally:
+            ended.set()
+
+    async with serving(app) as site:
+        wire = await site.connect()
+        await wire.send(GET)
+        await wire.reader.read(100)
+        wire.writer.transport.abort()
+        async with asyncio.timeout(20):
+            await ended.wait()
 
 
 async def test_headers_of_any_kind() -> None:
@@ -328,10 +389,10 @@ async def test_headers_of_any_kind() -> None:
         await send({"type": "http.response.body"})
 
     async with serving(app) as site:
-        answer = await site.ask()
-    assert answer.values(b"x-a") == [b"1"]
-    assert (b"x-a", b"1") in answer.fields
-    assert (b"x-b", b"2") in answer.fields
+        response = await site.ask()
+    assert response.values(b"x-a") == [b"1"]
+    assert (b"x-a", b"1") in response.fields
+    assert (b"x-b", b"2") in response.fields
 
 
 @pytest.mark.parametrize("status", [200, 201, 299, 418, 451, 500, 599, 600, 999])
@@ -358,12 +419,12 @@ async def test_many_at_once() -> None:
         await reply(send, scope["path"].encode())
 
     async with serving(app) as site:
-        answers = await asyncio.gather(*(site.ask(GET.replace(b"/ ", b"/%d " % n)) for n in range(200)))
-    assert [answer.body for answer in answers] == [b"/%d" % number for number in range(200)]
+        responses = await asyncio.gather(*(site.ask(GET.replace(b"/ ", b"/%d " % n)) for n in range(200)))
+    assert [response.body for response in responses] == [b"/%d" % number for number in range(200)]
     assert most == 200
 
 
-async def test_work_after_the_answer() -> None:
+async def test_work_after_the_response() -> None:
     """The next request of the connection does not wait for it, and the server does."""
     goes_on = asyncio.Event()
     done: list[str] = []
@@ -386,12 +447,13 @@ async def test_work_after_the_answer() -> None:
 
 
 async def test_a_body_that_is_refused_on_the_way() -> None:
-    """The application hears of a disconnect, and its answer goes nowhere."""
+    """The application hears of a disconnect, and its response goes nowhere."""
     told: list[Message] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         told.append(await receive())
         told.append(await receive())
+        await asyncio.sleep(0)
         with pytest.raises(OSError, match="closed"):
             await reply(send, b"fooled")
 
@@ -424,8 +486,8 @@ async def test_the_same_application_over_and_over() -> None:
         wire = await site.connect()
         for size in range(0, 3000, 7):
             body = bytes(size)
-            answer = await wire.ask(POST + b"Content-Length: %d\r\n\r\n" % size + body)
-            assert answer.body == body
+            response = await wire.ask(POST + b"Content-Length: %d\r\n\r\n" % size + body)
+            assert response.body == body
 
 
 @pytest.mark.parametrize("waits", [True, False])

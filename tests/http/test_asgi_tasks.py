@@ -72,8 +72,8 @@ async def test_a_request_can_be_cancelled(caplog: pytest.LogCaptureFixture) -> N
         while not tasks:
             await asyncio.sleep(0)
         tasks[0].cancel()
-        answer = await wire.answer()
-        assert (answer.status, answer.closes) == (500, True)
+        response = await wire.answer()
+        assert (response.status, response.closes) == (500, True)
     assert tasks[0].cancelled()
 
 

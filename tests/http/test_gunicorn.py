@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from tests.http.service import Service, read_all
 
 pytest.importorskip("gunicorn")
-pytestmark = pytest.mark.time_limit(90)
+pytestmark = pytest.mark.time_limit(180)
 
 
 class Gunicorn(Service):
@@ -36,10 +37,37 @@ def test_both_workers_serve_both_interfaces(tmp_path: Path, worker: str, app: st
         assert gunicorn.end() == 0
 
 
+@pytest.mark.parametrize(("worker", "app"), [("Worker", "app"), ("Worker", "wsgi"), ("GreenWorker", "wsgi")])
+def test_the_format_of_access_lines(tmp_path: Path, worker: str, app: str) -> None:
+    form = "%(h)s %(u)s|%(r)s|%(m)s %(U)s %(q)s %(H)s|%(s)s %(B)s|%(f)s %(a)s|"
+    form += "%({x-a}i)s %({server}o)s|%({path_info}e)s|%(p)s"
+    arguments = ("--access-logfile", "-", "--access-logformat", form)
+    with Gunicorn(tmp_path, worker, *arguments, app=f"apps:{app}") as gunicorn:
+        fields = {"User-Agent": 'a"b', "Referer": "http://x/", "X-A": "c", "Authorization": "Basic bWU6eW91"}
+        status, _, body = gunicorn.ask("GET", "/a%20b?c=d", **fields)
+        assert status == 200
+        pid = body.decode().split()[-1]
+        wanted = f"127.0.0.1 me|GET /a%20b?c=d HTTP/1.1|GET /a b c=d HTTP/1.1|200 {len(body)}|"
+        wanted += f'http://x/ a\\"b|c -|/a b|<{pid}>'
+        gunicorn.out.wait_for(re.escape(wanted) + "\n")
+        assert gunicorn.end() == 0
+
+
+def test_a_logger_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "loggers.py").write_text(
+        "from gunicorn.glogging import Logger\n\n\nclass Own(Logger):\n"
+        "    def access(self, resp, req, environ, request_time):\n"
+        "        print('own', resp.status, environ['RAW_URI'], request_time.total_seconds() < 60, flush=True)\n"
+    )
+    with Gunicorn(tmp_path, "Worker", "--logger-class", "loggers.Own") as gunicorn:
+        gunicorn.get("/")
+        gunicorn.out.wait_for("own 200 OK / True\n")
+        assert gunicorn.end() == 0
+
+
 def test_requests_under_way_are_finished(tmp_path: Path) -> None:
     with Gunicorn(tmp_path, "Worker") as gunicorn:
-        waiting = gunicorn.ask_later("/wait")
-        gunicorn.wait_for_file("waiting")
+        waiting = gunicorn.held("/wait")
         gunicorn.send(signal.SIGTERM)
         gunicorn.log.wait_for("Handling signal: term")
         (tmp_path / "go").touch()
@@ -49,8 +77,7 @@ def test_requests_under_way_are_finished(tmp_path: Path) -> None:
 
 def test_the_time_is_limited(tmp_path: Path) -> None:
     with Gunicorn(tmp_path, "Worker", "--graceful-timeout", "1") as gunicorn:
-        waiting = gunicorn.ask_later("/forever")
-        gunicorn.wait_for_file("waiting")
+        waiting = gunicorn.held("/forever")
         assert gunicorn.end() == 0
         assert b"200 OK" not in read_all(waiting)
 

@@ -11,14 +11,16 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oneloop.http.listeners import ListenError, all_of, open_listeners
 from oneloop.http.options import Options
-from tests.http.service import Service, read_all
+from tests.http.service import APPS, Service, read_all
+from tests.ports import free_port
 
-pytestmark = pytest.mark.time_limit(90)
+pytestmark = pytest.mark.time_limit(180)
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 WORKERS = pytest.mark.parametrize("workers", [(), ("--workers", "2")], ids=["alone", "workers"])
@@ -73,9 +75,10 @@ def test_a_file_in_its_place_is_left(tmp_path: Path) -> None:
     assert (tmp_path / "s").read_text() == "mine"
 
 
-def test_a_socket_of_a_successor_is_not_removed(tmp_path: Path) -> None:
+@WORKERS
+def test_a_socket_of_a_successor_is_not_removed(tmp_path: Path, workers: tuple[str, ...]) -> None:
     path = tmp_path / "s"
-    with Service(tmp_path, "--uds", "s", port=None) as service:
+    with Service(tmp_path, "--uds", "s", *workers, port=None) as service:
         path.unlink()
         with Service(tmp_path, "--uds", "s", port=None) as second:
             assert service.end() == 0
@@ -240,3 +243,133 @@ def test_an_address_of_ipv6_is_none_of_ipv4() -> None:
 
 
 assert sys.platform == "linux"
+
+
+def test_a_descriptor_that_is_a_connection() -> None:
+    for one, other in (socket.socketpair(), connected()):
+        with one, other, pytest.raises(ListenError, match=f"^--fd {one.fileno()} is a connection: pass a bound socket"):
+            open_listeners(Options(fd=one.fileno()))
+
+
+def connected() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one = socket.create_connection(server.getsockname())
+        return one, server.accept()[0]
+
+
+def test_a_path_that_is_too_long(tmp_path: Path) -> None:
+    with pytest.raises(ListenError, match=r"cannot listen on the unix socket .*: AF_UNIX path too long"):
+        open_listeners(Options(uds=str(tmp_path / ("s" * 120))))
+
+
+# -- clients are refused until the application is ready --
+
+SLOW = """
+    import os, time
+    from oneloop_apps import *
+
+    open("importing", "w").close()
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+"""
+LIFESPAN = """
+    import asyncio, os
+    import oneloop_apps
+    from oneloop_apps import *
+
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            open("importing", "w").close()
+            while not os.path.exists("go"):
+                await asyncio.sleep(0.01)
+        await oneloop_apps.app(scope, receive, send)
+"""
+
+
+def slow_service(folder: Path, *arguments: str, source: str = SLOW, **options: Any) -> Service:
+    """A service whose application is not ready before the file `go` exists."""
+    (folder / "oneloop_apps.py").write_text(APPS)
+    service = Service(folder, *arguments, source=source, is_ready=False, **options)
+    service.wait_for_file("importing")
+    return service
+
+
+@pytest.mark.parametrize("source", [SLOW, LIFESPAN], ids=["import", "lifespan"])
+@pytest.mark.parametrize("options", [(), ("--workers", "2"), ("--workers", "2", "--reuse-port"), ("--reload",)])
+def test_a_port_is_closed_until_the_application_is_ready(tmp_path: Path, options: tuple[str, ...], source: str) -> None:
+    port = free_port()
+    with slow_service(tmp_path, *options, source=source, port=port) as service:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 5)
+        # The address is taken nevertheless.
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+        (tmp_path / "go").touch()
+        service.log.wait_for(r"oneloop running on (\S.*) \(Press")
+        service.port = port
+        assert service.get("/")
+        assert service.end() == 0
+
+
+def test_a_unix_socket_refuses_until_the_application_is_ready(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with slow_service(tmp_path, "--uds", "s", port=None) as service:
+        with socket.socket(socket.AF_UNIX) as client, pytest.raises(ConnectionRefusedError):
+            client.connect(str(path))
+        # Another one does not take it for a socket that was left.
+        with Service(tmp_path, "--uds", str(path), port=None, is_ready=False) as second:
+            assert second.wait() == 3
+        assert f"cannot listen on the unix socket {path}: another program already listens there" in second.log.text
+        (tmp_path / "go").touch()
+        service.log.wait_for(r"oneloop running on unix socket s")
+        assert ask_path(path).startswith(b"HTTP/1.1 200 OK")
+        assert service.end() == 0
+    assert not path.exists()
+
+
+@WORKERS
+def test_a_path_is_free_again_while_requests_are_finished(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    path = tmp_path / "s"
+    with Service(tmp_path, "--uds", "s", *workers, port=None) as service:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+            service.wait_for_file("waiting")
+            service.send(signal.SIGTERM)
+            service.log.wait_for("Shutting down|Received SIGTERM")
+            service.log.wait_for("Waiting for 1 request")
+            with Service(tmp_path, "--uds", "s", port=None) as second:
+                assert ask_path(path).startswith(b"HTTP/1.1 200 OK")
+                (tmp_path / "go").touch()
+                assert service.wait() == 0
+                assert second.end() == 0
+
+
+def test_sockets_that_already_listen_are_served(tmp_path: Path) -> None:
+    """Connections that came before the application was ready wait for it: nobody is refused."""
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        fd = listening.fileno()
+        with slow_service(tmp_path, "--fd", str(fd), port=None, pass_fds=(fd,)) as service:
+            with socket.create_connection(listening.getsockname(), 30) as client:
+                client.sendall(REQUEST)
+                (tmp_path / "go").touch()
+                assert read_all(client).startswith(b"HTTP/1.1 200 OK")
+            service.log.wait_for("oneloop running on")
+            assert service.end() == 0
+
+
+@WORKERS
+def test_an_address_that_was_taken_meanwhile(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    """Two that start at the same time can both bind it."""
+    port = free_port()
+    with slow_service(tmp_path, *workers, source=LIFESPAN, port=port) as service:
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.0.0.1", port))
+            other.listen()
+            (tmp_path / "go").touch()
+            assert service.wait() == 3
+    text = f"Cannot start the server: cannot listen on http://127.0.0.1:{port}: another program already listens there"
+    assert text in service.log.text
+    # The application has started, so it ends in order.
+    assert "lifespan ended" in service.out.text

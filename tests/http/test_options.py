@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from oneloop.cli import serve
-from oneloop.http.options import Given, OptionError, Options, flag
+from oneloop.http.given import Given
+from oneloop.http.options import OptionError, Options, flag
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -109,7 +110,9 @@ def test_the_number_of_workers_comes_from_the_environment(monkeypatch: pytest.Mo
     assert Options(workers=2).worker_count == 2
     assert Options(reload=True).worker_count == 1
     monkeypatch.setenv("WEB_CONCURRENCY", "many")
-    with pytest.raises(OptionError, match="WEB_CONCURRENCY must be a number of workers from 1 to 1024, not 'many'"):
+    with pytest.raises(
+        OptionError, match="WEB_CONCURRENCY must be auto or a number of workers from 1 to 1024, not 'many'"
+    ):
         Options()
 
 
@@ -119,6 +122,11 @@ def parsed(*arguments: str) -> dict[str, Any]:
 
 def test_what_is_not_given_stays_out() -> None:
     assert parsed() == {"app": "x:app"}
+
+
+@pytest.mark.parametrize(("parser", "versions"), [("h11", "1"), ("httptools", "1"), ("zttp", "auto"), ("auto", "auto")])
+def test_uvicorns_parsers_mean_versions(parser: str, versions: str) -> None:
+    assert parsed("--http", parser)["http"] == versions
 
 
 def test_values_are_read() -> None:

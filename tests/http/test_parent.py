@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator
@@ -147,10 +148,10 @@ def test_the_fifth_start_that_fails_ends_all(stage: Callable[..., Stage]) -> Non
         one.turn()
         one.turn(after_s=20)
         assert len(one.started) == number
-        assert one.parent._course.status == 0
+        assert one.parent._state.status == 0
         one.started[-1].end(3 << 8)
     one.turn()
-    assert (one.parent._course.status, one.parent._course.endings) == (3, 1)
+    assert (one.parent._state.status, one.parent._state.endings) == (3, 1)
 
 
 def test_the_row_of_one_that_died_is_free(stage: Callable[..., Stage]) -> None:
@@ -258,3 +259,27 @@ def test_the_end_closes_the_sockets_at_once(stage: Callable[..., Stage]) -> None
     one.begin()
     one.parent._on_signal(signal.SIGTERM)
     assert [listener.socket.fileno() for listener in one.groups[0]] == [-1]
+
+
+def test_the_system_is_not_suspected_of_what_the_parent_did(
+    stage: Callable[..., Stage], caplog: pytest.LogCaptureFixture
+) -> None:
+    one = stage(timeout_graceful_shutdown=5)
+    [first] = one.begin()
+    with caplog.at_level(logging.INFO, "oneloop.error"):
+        one.parent._on_signal(signal.SIGTERM)
+        one.turn(after_s=36)
+        first.end(signal.SIGKILL)
+        one.turn()
+    assert first.signals == [signal.SIGKILL]
+    assert f"Worker [{first.pid}] was killed by SIGKILL." in caplog.messages
+
+
+def test_the_system_is_suspected_of_what_nobody_did(
+    stage: Callable[..., Stage], caplog: pytest.LogCaptureFixture
+) -> None:
+    one = stage()
+    [first] = one.begin()
+    first.end(signal.SIGKILL)
+    one.turn()
+    assert "was killed by SIGKILL (the system may be out of memory)" in caplog.text

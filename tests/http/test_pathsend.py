@@ -1,4 +1,4 @@
-"""`http.response.pathsend`: a file that an application names is the body of its answer."""
+"""`http.response.pathsend`: a file that an application names is the body of its response."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests import certificates
+from tests.conftest import settle
 from tests.file.slow_filesystem import SlowFilesystem
 from tests.file.test_slow_filesystem import Ticker, check
 from tests.http.file_server import App, serving
@@ -58,10 +59,10 @@ async def test_a_file_is_sent(folder: Path, name: str, engine: str) -> None:
     app = Sender(folder)
     async with serving(app=app) as served, served.client() as client:
         for _ in range(3):
-            answer = await client.get(f"/{name}")
-            assert answer.body == SIZES[name]
+            response = await client.get(f"/{name}")
+            assert response.body == SIZES[name]
             # The server knows the length.
-            assert answer.headers["content-length"] == str(len(SIZES[name]))
+            assert response.headers["content-length"] == str(len(SIZES[name]))
         assert app.scopes[0]["extensions"]["http.response.pathsend"] == {}
         assert served.http.requests == 0
 
@@ -70,16 +71,16 @@ async def test_a_file_is_sent(folder: Path, name: str, engine: str) -> None:
 async def test_behind_a_part_of_the_body_it_is_chunked(folder: Path, name: str) -> None:
     async with serving(app=Sender(folder, before=b"first")) as served, served.client() as client:
         for _ in range(2):
-            answer = await client.get(f"/{name}")
-            assert answer.headers["transfer-encoding"] == "chunked"
-            assert answer.body == b"first" + SIZES[name]
+            response = await client.get(f"/{name}")
+            assert response.headers["transfer-encoding"] == "chunked"
+            assert response.body == b"first" + SIZES[name]
 
 
 async def test_head_sends_nothing(folder: Path) -> None:
     async with serving(app=Sender(folder, (b"content-length", b"1024"))) as served, served.client() as client:
         for _ in range(2):
-            answer = await client.get("/small", "HEAD")
-            assert (answer.status, answer.headers["content-length"], answer.body) == (200, "1024", b"")
+            response = await client.get("/small", "HEAD")
+            assert (response.status, response.headers["content-length"], response.body) == (200, "1024", b"")
 
 
 async def test_tls(folder: Path) -> None:
@@ -92,8 +93,8 @@ async def test_tls(folder: Path) -> None:
 async def test_http_10_without_a_length_knows_it(folder: Path) -> None:
     async with serving(app=Sender(folder)) as served, served.client() as client:
         client.send("/large", version="1.0", connection="keep-alive")
-        answer = await client.answer()
-        assert (answer.headers["connection"], answer.body) == ("keep-alive", LARGE)
+        response = await client.answer()
+        assert (response.headers["connection"], response.body) == ("keep-alive", LARGE)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ async def test_what_open_would_raise_is_raised(
                 path.open("rb")
             assert raised.value.errno == opened.value.errno
         assert raised.value.filename == str(path)
-        # Nothing has left: the answer can still be another one.
+        # Nothing has left: the response can still be another one.
         await send({"type": "http.response.body", "body": b"instead"})
 
     async with serving(app=app) as served, served.client() as client:
@@ -130,8 +131,8 @@ async def test_the_length_has_to_be_the_files(
 ) -> None:
     app = Sender(folder, (b"content-length", str(len(SIZES[name]) + difference).encode()))
     async with serving(app=app) as served, served.client() as client:
-        answer = await client.get(f"/{name}")
-        assert answer.status == 500
+        response = await client.get(f"/{name}")
+        assert response.status == 500
     (error,) = app.errors
     assert isinstance(error, RuntimeError)
     assert "Content-Length" in str(error)
@@ -185,7 +186,7 @@ async def test_nothing_else_is_sent_meanwhile(folder: Path) -> None:
         assert len(refused) == 2
 
 
-async def test_a_file_that_is_cut_is_an_error_and_no_answer(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_file_that_is_cut_is_an_error_and_no_response(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     app = Sender(folder)
     async with serving(app=app) as served, served.client(limit=1000) as client:
         client.send("/huge")
@@ -236,8 +237,7 @@ async def test_a_cancelled_application_sends_no_more(
                 client.send("/huge")
                 while not tasks:
                     await asyncio.sleep(0)
-                for _ in range(5):
-                    await asyncio.sleep(0)
+                await settle()
                 tasks[0].cancel()
                 with contextlib.suppress(ConnectionResetError):
                     rest = await client.reader.read()
@@ -264,5 +264,5 @@ async def test_trailers_follow_a_file(folder: Path) -> None:
 
     async with serving(app=app) as served, served.client() as client:
         for _ in range(2):
-            answer = await client.get("/")
-            assert (answer.headers["transfer-encoding"], answer.body) == ("chunked", LARGE)
+            response = await client.get("/")
+            assert (response.headers["transfer-encoding"], response.body) == ("chunked", LARGE)

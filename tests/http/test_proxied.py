@@ -41,12 +41,12 @@ def test_who_is_behind_it(tmp_path: Path, header: bytes, is_split: bool) -> None
         whole = header + REQUEST
         for piece in [whole[at : at + 1] for at in range(len(whole))] if is_split else [whole]:
             sock.sendall(piece)
-        answer = read_all(sock)
-        assert answer.startswith(b"HTTP/1.1 200 OK")
-        assert answer.endswith(CLIENT + b" http")
+        response = read_all(sock)
+        assert response.startswith(b"HTTP/1.1 200 OK")
+        assert response.endswith(CLIENT + b" http")
 
 
-def test_who_does_not_begin_with_it_gets_no_answer(tmp_path: Path) -> None:
+def test_who_does_not_begin_with_it_gets_no_response(tmp_path: Path) -> None:
     with Service(tmp_path, "--proxy-protocol") as service:
         sock = connected(service)
         sock.sendall(REQUEST)

@@ -23,6 +23,24 @@ NOBODY = Client(None, None, None)
         ("unix", ["", "unix"], ["127.0.0.1"]),
         ("10.0.0.1", ["10.0.0.1", "::ffff:10.0.0.1"], ["::ffff:10.0.0.2"]),
         ("", [], ["127.0.0.1", ""]),
+        # The default, which needs no `ipaddress`.
+        (
+            "127.0.0.1,::1",
+            ["127.0.0.1", "::1", "0:0:0:0:0:0:0:1", "::FFFF:127.0.0.1", "::ffff:7f00:1"],
+            [
+                "",
+                "unix",
+                "::1%lo",
+                "127.0.0.1%lo",
+                "127.0.0.01",
+                "127.1",
+                "::2",
+                "name",
+                "é",
+                "a\0",
+                "::ffff:127.0.0.2",
+            ],
+        ),
     ],
 )
 def test_trust(allowed: Any, trusted: list[str], others: list[str]) -> None:
@@ -102,5 +120,5 @@ def test_what_is_remembered_of_hosts_has_a_limit(monkeypatch: pytest.MonkeyPatch
     for number in range(25):
         assert not trust(f"10.0.0.{number}")
     assert not trust("x" * 300)
-    assert len(trust._answers) <= 10
-    assert not any(len(host) > 253 for host in trust._answers)
+    assert len(trust._responses) <= 10
+    assert not any(len(host) > 253 for host in trust._responses)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from oneloop import _native
+from tests.conftest import settle
 from tests.http import rules
 from tests.http.frames import BINARY, CLOSE, CONTINUATION, PING, TEXT, deflated, frame, handshake
 from tests.http.site import GET, Echo, Receive, Scope, Send, body_of, reply
@@ -154,11 +155,10 @@ async def serve_stream(http: _native.HttpServer, dice: random.Random, data: byte
                 connection.data_received(piece)
                 if dice.random() < 0.3:
                     await asyncio.sleep(0)
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await settle(3)
         if dice.random() < 0.3 and not transport.has_closed and not connection.eof_received():
             transport.close()
-        # Whatever was answered is an answer, and no failure of the application's.
+        # Whatever was answered is a response, and no failure of the application's.
         assert not transport.written or transport.written.startswith(b"HTTP/1.1 "), transport.written
         assert len(transport.written) < 1 << 20
         assert b"HTTP/1.1 500" not in transport.written
@@ -170,7 +170,7 @@ async def serve_stream(http: _native.HttpServer, dice: random.Random, data: byte
 @pytest.mark.time_limit(120 + STREAMS / 500)
 def test_random_streams(loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture) -> None:
     dice = random.Random(SEED)
-    http = _native.HttpServer(loop, app, max_body_bytes=1 << 20, ws_max_size=1 << 20)
+    http = _native.HttpServer(loop, app, max_body_bytes=1 << 20, ws_max_size=1 << 20, http="1")
 
     async def work() -> None:
         for number in range(STREAMS):
@@ -204,7 +204,7 @@ async def test_an_endless_stream_is_bounded() -> None:
     loop = asyncio.get_running_loop()
     for start in starts:
         for fill in fills:
-            http = _native.HttpServer(loop, silent)
+            http = _native.HttpServer(loop, silent, http="1")
             connection = http()
             transport = Transport(connection)
             connection.connection_made(transport)
@@ -231,7 +231,7 @@ async def test_messages_are_what_was_sent() -> None:
         bodies: set[bytes] = set()
         for _ in range(5):
             echo = Echo()
-            http = _native.HttpServer(loop, echo)
+            http = _native.HttpServer(loop, echo, http="1")
             connection = http()
             transport = Transport(connection)
             connection.connection_made(transport)

@@ -10,7 +10,7 @@ from oneloop.http.options import Options
 from oneloop.http.reloading import Watching
 from tests.http.service import APPS, Service
 
-pytestmark = pytest.mark.time_limit(90)
+pytestmark = pytest.mark.time_limit(180)
 
 
 def test_a_change_starts_it_again(tmp_path: Path) -> None:

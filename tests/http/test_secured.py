@@ -59,8 +59,8 @@ async def test_requests(authority: Authority, context: Any) -> None:
     async with secured(echo, context) as (site, port):
         wire = await connect(site, port, authority)
         for _ in range(3):
-            answer = await wire.ask(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-            assert answer.body == body
+            response = await wire.ask(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            assert response.body == body
         await wire.send(GET * 5)
         for _ in range(5):
             assert (await wire.answer()).status == 200
@@ -115,7 +115,7 @@ async def test_a_websocket(authority: Authority, context: Any) -> None:
     assert set(scopes[0]["extensions"]) == {"tls", "websocket.http.response"}
 
 
-async def test_a_long_answer_to_a_slow_reader(authority: Authority, context: Any) -> None:
+async def test_a_long_response_to_a_slow_reader(authority: Authority, context: Any) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200})
         for _ in range(100):

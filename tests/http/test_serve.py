@@ -15,6 +15,7 @@ import pytest
 
 import oneloop
 from oneloop.http import LoadError, OptionError, serve, service
+from oneloop.http import server as http_server
 from oneloop.http.application import load
 from oneloop.http.listeners import open_listeners
 from oneloop.http.options import Options
@@ -62,13 +63,13 @@ class Served:
     async def get(self, path: str = "/") -> bytes:
         reader, writer = await self.connect()
         writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-        answer = await reader.read()
+        response = await reader.read()
         writer.close()
-        return answer
+        return response
 
 
 def run(main: Any) -> None:
-    oneloop.run(asyncio.wait_for(main, 30))
+    oneloop.run(asyncio.wait_for(main, 60))
 
 
 def test_it_ends_when_it_is_told_to() -> None:
@@ -155,7 +156,7 @@ def test_run_in_a_program(tmp_path: Path, workers: int) -> None:
 
 def test_run_that_fails_exits_with_status_3() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "import oneloop; oneloop.http.run('nowhere:app')"],
+        [sys.executable, "-c", "import oneloop; oneloop.http.run('nowhere:app', port=0)"],
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT / "python")},
         capture_output=True,
@@ -188,7 +189,7 @@ async def _end_with_a_connection_that_waits(server: Server, port: int) -> bytes:
     """The connection is there when the loop has just looked at what waits to be accepted: timers come after that."""
     loop = asyncio.get_running_loop()
     client = socket.socket()
-    client.settimeout(20)
+    client.settimeout(60)
 
     def end() -> None:
         client.connect(("127.0.0.1", port))
@@ -205,8 +206,8 @@ def test_a_connection_that_waits_at_the_end_is_served() -> None:
     async def main() -> None:
         [listeners] = open_listeners(options)
         server = Server(load(app, interface="asgi3"), options, listeners)
-        answer = await _end_with_a_connection_that_waits(server, listeners[0].socket.getsockname()[1])
-        assert answer.endswith(b"yes")
+        response = await _end_with_a_connection_that_waits(server, listeners[0].socket.getsockname()[1])
+        assert response.endswith(b"yes")
 
     options = Options(port=0, access_log=False)
     oneloop.run(main())
@@ -223,6 +224,30 @@ def test_a_later_end_is_not_outdone_by_an_earlier_one() -> None:
             listener.close()
 
     options = Options(port=0, access_log=False)
+    oneloop.run(main())
+
+
+def test_a_worker_above_a_limit_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its successor may have failed to start, or another one may have been starting."""
+
+    async def main() -> None:
+        asked: list[str] = []
+        server = Server(load(app, interface="asgi3"), options, [], on_limit=asked.append)
+        count = server._limit_callback()
+        assert count is not None
+        for total in range(1, 25):
+            count(total)
+        assert [why.split()[3] for why in asked] == ["20", "22", "24"]
+        asked.clear()
+        monkeypatch.setattr(http_server, "MEMORY_INTERVAL_S", 0.001)
+        server._limit_memory(10 << 40)
+        monkeypatch.setattr(http_server, "read_memory_bytes", lambda: 11 << 40)
+        while len(asked) < 3:
+            await asyncio.sleep(0.001)
+        server._timers["memory"].cancel()
+        assert asked[0].startswith(f"it uses {11 << 40} bytes of memory")
+
+    options = Options(port=0, access_log=False, limit_max_requests=20)
     oneloop.run(main())
 
 

@@ -41,9 +41,9 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_a_file_is_an_answer_with_its_validators(folder: Path) -> None:
+async def test_a_file_is_a_response_with_its_validators(folder: Path) -> None:
     async with serving(("/static", folder)) as served:
-        # What is not in the kernel's cache is found by a thread: the same answer, each time.
+        # What is not in the kernel's cache is found by a thread: the same response, each time.
         for _ in range(3):
             answer = await served.get("/static/data.bin")
             assert answer.status == 200
@@ -190,11 +190,35 @@ async def test_ranges(folder: Path, asked: str, first: int, last: int) -> None:
             assert answer.body == CONTENT[first : last + 1]
 
 
-@pytest.mark.parametrize("asked", ["bytes=5-2", "bytes=0-1,5-6", "bytes=", "lines=1-2", "bytes=a-b"])
+@pytest.mark.parametrize("asked", ["bytes=5-2", "bytes=0-5,5-6", "bytes=0-,0-,0-", "bytes=", "lines=1-2", "bytes=a-b"])
 async def test_ranges_that_are_none_are_left_out(folder: Path, asked: str) -> None:
     async with serving(("/static", folder)) as served:
         answer = await served.get("/static/data.bin", range=asked)
         assert (answer.status, answer.body) == (200, CONTENT)
+
+
+@pytest.mark.parametrize("times", [1, 1000])
+async def test_several_ranges(folder: Path, times: int) -> None:
+    """RFC 9110 section 14.6; short responses leave in one write, long ones piece by piece."""
+    content = CONTENT * times
+    write(folder / "many.txt", content)
+    half = len(content) // 2
+    async with serving(("/static", folder)) as served:
+        for _ in range(2):
+            answer = await served.get("/static/many.txt", range=f"bytes={half}-,0-9, 20-29,{len(content)}-")
+            assert answer.status == 206
+            kind, _, boundary = answer.headers["content-type"].partition("; boundary=")
+            assert kind == "multipart/byteranges"
+            assert answer.headers["content-length"] == str(len(answer.body))
+            text = b""
+            for first, last in ((half, len(content) - 1), (0, 9), (20, 29)):
+                text += f"\r\n--{boundary}\r\ncontent-type: text/plain; charset=utf-8\r\n".encode()
+                text += f"content-range: bytes {first}-{last}/{len(content)}\r\n\r\n".encode()
+                text += content[first : last + 1]
+            assert answer.body == text.removeprefix(b"\r\n") + f"\r\n--{boundary}--\r\n".encode()
+        assert (await served.get("/static/many.txt", range=f"bytes=0-9,{len(content)}-")).body == content[:10]
+        ranges = ",".join(f"{place}-{place}" for place in range(0, 34, 2))
+        assert (await served.get("/static/many.txt", range=f"bytes={ranges}")).status == 200
 
 
 @pytest.mark.parametrize("asked", ["bytes=1024-", "bytes=-0", "bytes=99999999999999999999999-"])
@@ -242,7 +266,7 @@ async def test_conditions_at_the_edge(folder: Path, headers: dict[str, str], sta
         assert (await served.get("/static/data.bin", **asked)).status == status
 
 
-async def test_a_file_of_the_future_is_as_old_as_its_answer(folder: Path) -> None:
+async def test_a_file_of_the_future_is_as_old_as_its_response(folder: Path) -> None:
     """RFC 9110 section 8.8.2.1: no date is later than the message."""
     write(folder / "future.txt", b"future", 4_000_000_000)
     async with serving(("/static", folder)) as served:
@@ -294,6 +318,9 @@ async def test_precompressed_files(folder: Path) -> None:
             ("zstd, gzip;q=0.5", "gzip", b"gzip"),
             ("br;q=0, gzip; q=0.0", None, b"plain" * 10),
             ("identity", None, b"plain" * 10),
+            ("br;q=0.2, gzip;q=0.8", "gzip", b"gzip"),
+            ("br;q=0.2, gzip;q=0.2", "br", b"brotli"),
+            ("br;q=0.2, identity;q=0.5", None, b"plain" * 10),
         ]:
             answer = await served.get("/static/page.js", accept_encoding=accepted)
             assert (answer.headers.get("content-encoding"), answer.body) == (coding, body)
@@ -398,7 +425,7 @@ async def test_a_wsgi_application_has_them_in_front(folder: Path) -> None:
         assert (await client.get("/static/none")).status == 404
 
 
-async def test_a_server_that_shuts_down_answers_and_closes(folder: Path) -> None:
+async def test_a_server_that_shuts_down_responses_and_closes(folder: Path) -> None:
     write(folder / "large.bin", CONTENT * 20_000)
     async with serving(("/static", folder)) as served, served.client() as client:
         client.send("/static/large.bin")

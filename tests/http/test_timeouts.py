@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -18,30 +16,13 @@ from oneloop import testing
 from oneloop.http.static import settings
 from tests.http.frames import BINARY, CLOSE, PING, PONG, TEXT, Frame, frame, handshake, opened
 from tests.http.site import GET, Echo, Receive, Scope, Send, Wire, body_of, reply, serving
+from tests.http.virtual import now_s, virtual
 from tests.loops import LoopFactory
 
 
 @pytest.fixture
 def loop_factory() -> LoopFactory:
     return testing.new_event_loop
-
-
-def virtual(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run a test without the limit that all have, which passes at once on this clock."""
-
-    @functools.wraps(test)
-    def run(loop: asyncio.AbstractEventLoop, **arguments: object) -> None:
-        loop.run_until_complete(test(**arguments))
-
-    loop = inspect.Parameter("loop", inspect.Parameter.KEYWORD_ONLY)
-    signature = inspect.signature(test)
-    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), loop])  # type: ignore[attr-defined]
-    del run.__wrapped__  # type: ignore[attr-defined]
-    return run
-
-
-def now_s() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @virtual
@@ -62,8 +43,8 @@ async def test_a_head_that_does_not_end_is_answered() -> None:
     async with serving(Echo(), keep_alive_timeout_s=5, header_timeout_s=20) as site:
         wire = await site.connect()
         await wire.send(b"GET / HTTP/1.1\r\n")
-        answer = await wire.answer()
-        assert (answer.status, answer.closes) == (408, True)
+        response = await wire.answer()
+        assert (response.status, response.closes) == (408, True)
         assert await wire.rest() == b""
         assert 20 <= now_s() <= 23
 
@@ -72,12 +53,12 @@ async def test_a_head_that_does_not_end_is_answered() -> None:
 async def test_a_head_byte_by_byte_has_one_deadline() -> None:
     async with serving(Echo(), header_timeout_s=10) as site:
         wire = await site.connect()
-        answer = asyncio.ensure_future(wire.answer())
+        response = asyncio.ensure_future(wire.answer())
         await wire.send(b"GET / HTTP/1.1\r\nX: ")
-        while not answer.done():
+        while not response.done():
             await wire.send(b"a")
             await asyncio.sleep(1)
-        assert (await answer).status == 408
+        assert (await response).status == 408
         assert now_s() <= 13
 
 
@@ -86,8 +67,8 @@ async def test_a_body_that_does_not_come_is_answered() -> None:
     async with serving(Echo(), body_timeout_s=30) as site:
         wire = await site.connect()
         await wire.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
-        answer = await wire.answer()
-        assert (answer.status, answer.closes) == (408, True)
+        response = await wire.answer()
+        assert (response.status, response.closes) == (408, True)
         assert 30 <= now_s() <= 33
 
 
@@ -183,7 +164,7 @@ async def test_a_dropped_body_that_does_not_come() -> None:
 
 
 @virtual
-async def test_half_a_body_is_told_while_the_answer_waits_for_its_client() -> None:
+async def test_half_a_body_is_told_while_the_response_waits_for_its_client() -> None:
     told: list[tuple[str, float]] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -208,7 +189,7 @@ async def test_half_a_body_is_told_while_the_answer_waits_for_its_client() -> No
 
 
 @virtual
-async def test_a_last_answer_that_nobody_takes() -> None:
+async def test_a_last_response_that_nobody_takes() -> None:
     """It is short enough for the transport to keep, which never asked anybody to wait."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -251,7 +232,7 @@ async def test_a_websocket_is_pinged_also_after_its_peer_was_slow() -> None:
 
 @virtual
 async def test_a_busy_application_does_not_cost_its_peer_the_websocket() -> None:
-    """While nothing is read, the answer to a ping cannot be seen."""
+    """While nothing is read, the response to a ping cannot be seen."""
     goes_on = asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -276,7 +257,7 @@ async def test_a_busy_application_does_not_cost_its_peer_the_websocket() -> None
 
 
 @virtual
-async def test_a_websocket_whose_peer_does_not_answer_the_close() -> None:
+async def test_a_websocket_whose_peer_does_not_respond_the_close() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "websocket.accept"})
@@ -314,7 +295,7 @@ async def test_a_body_that_was_asked_for_and_does_not_come() -> None:
 
 @virtual
 async def test_a_late_body_does_not_end_a_stream_of_http10_well() -> None:
-    """The end of the connection is the end of that answer: only a reset says that it is not whole."""
+    """The end of the connection is the end of that response: only a reset says that it is not whole."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200})

@@ -41,11 +41,11 @@ async def test_refused(name: str) -> None:
     sent, status = REFUSED[name]
     async with serving(echo) as site:
         wire = await site.connect()
-        answer = await wire.ask(sent + frame(TEXT, b"abc"))
-        assert (answer.status, answer.closes or status == 426) == (status, True)
+        response = await wire.ask(sent + frame(TEXT, b"abc"))
+        assert (response.status, response.closes or status == 426) == (status, True)
         if status == 426:
-            assert answer.values(b"sec-websocket-version") == [b"13"]
-            assert answer.values(b"upgrade") == [b"websocket"]
+            assert response.values(b"sec-websocket-version") == [b"13"]
+            assert response.values(b"upgrade") == [b"websocket"]
         assert await wire.rest() == b""
 
 
@@ -70,18 +70,18 @@ async def test_a_request_that_is_no_handshake_is_a_request(sent: bytes) -> None:
         assert (await site.ask(sent, "HEAD" if sent.startswith(b"HEAD") else "GET")).status == 200
 
 
-async def test_the_answer() -> None:
+async def test_the_response() -> None:
     async with serving(echo, headers=[(b"server", b"ours")]) as site:
         socket = await opened(site)
-    answer = socket.answer
-    assert answer.values(b"sec-websocket-accept") == [ACCEPT]
-    assert answer.values(b"upgrade") == [b"websocket"]
-    assert answer.values(b"connection") == [b"Upgrade"]
-    assert answer.values(b"server") == [b"ours"]
-    assert not answer.values(b"sec-websocket-protocol")
-    assert not answer.values(b"sec-websocket-extensions")
-    assert not answer.values(b"content-length")
-    assert not answer.values(b"transfer-encoding")
+    response = socket.answer
+    assert response.values(b"sec-websocket-accept") == [ACCEPT]
+    assert response.values(b"upgrade") == [b"websocket"]
+    assert response.values(b"connection") == [b"Upgrade"]
+    assert response.values(b"server") == [b"ours"]
+    assert not response.values(b"sec-websocket-protocol")
+    assert not response.values(b"sec-websocket-extensions")
+    assert not response.values(b"content-length")
+    assert not response.values(b"transfer-encoding")
 
 
 async def test_the_scope() -> None:
@@ -140,29 +140,29 @@ async def test_a_subprotocol_and_headers() -> None:
         {},
     ],
 )
-async def test_what_an_application_cannot_answer(message: Message, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_an_application_cannot_respond(message: Message, caplog: pytest.LogCaptureFixture) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send(message)
 
     async with serving(app) as site:
         wire = await site.connect()
-        answer = await wire.ask(handshake())
-        assert (answer.status, answer.closes) == (500, True)
+        response = await wire.ask(handshake())
+        assert (response.status, response.closes) == (500, True)
         assert await wire.rest() == b""
     assert len(caplog.records) == 1
 
 
 @pytest.mark.parametrize("way", ["returns", "raises"])
-async def test_an_application_that_does_not_answer(way: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_application_that_does_not_respond(way: str, caplog: pytest.LogCaptureFixture) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if way == "raises":
             raise ValueError("secret")
 
     async with serving(app) as site:
-        answer = await site.ask(handshake())
-        assert answer.status == 500
-        assert b"secret" not in answer.body
+        response = await site.ask(handshake())
+        assert response.status == 500
+        assert b"secret" not in response.body
     assert len(caplog.records) == 1
 
 
@@ -176,8 +176,8 @@ async def test_a_close_instead_of_an_accept_is_a_403() -> None:
 
     async with serving(app) as site:
         wire = await site.connect()
-        answer = await wire.ask(handshake())
-        assert (answer.status, answer.closes) == (403, True)
+        response = await wire.ask(handshake())
+        assert (response.status, response.closes) == (403, True)
         assert await wire.rest() == b""
     assert told[0] == {"type": "websocket.connect"}
     assert told[1]["type"] == "websocket.disconnect"
@@ -194,12 +194,12 @@ async def test_a_denial() -> None:
         assert (await receive())["type"] == "websocket.disconnect"
 
     async with serving(app) as site:
-        answer = await site.ask(handshake())
-        assert (answer.status, answer.body) == (401, b"nope")
-        assert answer.values(b"content-type") == [b"text/plain"]
+        response = await site.ask(handshake())
+        assert (response.status, response.body) == (401, b"nope")
+        assert response.values(b"content-type") == [b"text/plain"]
 
 
-async def test_a_denial_while_the_server_ends_is_the_last_answer() -> None:
+async def test_a_denial_while_the_server_ends_is_the_last_response() -> None:
     goes_on = asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -231,8 +231,8 @@ async def test_a_denial_has_one_body() -> None:
 
     async with serving(app) as site:
         wire = await site.connect()
-        answer = await wire.ask(handshake())
-        assert (answer.status, answer.body) == (401, b"no")
+        response = await wire.ask(handshake())
+        assert (response.status, response.body) == (401, b"no")
         assert (await wire.ask()).body == b"next"
 
 
@@ -250,9 +250,9 @@ async def test_half_a_denial(has_body: bool, way: str, caplog: pytest.LogCapture
     async with serving(app) as site:
         wire = await site.connect()
         await wire.send(handshake())
-        answer = await wire.head()
+        response = await wire.head()
         rest = await wire.rest()
-        assert (answer.status, rest) == ((401, b"2\r\nno\r\n") if has_body else (500, b"Internal Server Error"))
+        assert (response.status, rest) == ((401, b"2\r\nno\r\n") if has_body else (500, b"Internal Server Error"))
     assert len(caplog.records) == 1
 
 

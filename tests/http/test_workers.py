@@ -7,13 +7,14 @@ import re
 import signal
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.http.service import Service, read_all
 
-pytestmark = pytest.mark.time_limit(90)
+pytestmark = pytest.mark.time_limit(180)
 
 SHARED = pytest.mark.parametrize("listening", [(), ("--reuse-port",)], ids=["shared", "reuse-port"])
 
@@ -67,6 +68,30 @@ def test_all_serve_and_end(tmp_path: Path, listening: tuple[str, ...]) -> None:
     assert "Stopping parent process" in service.log.text
 
 
+@SHARED
+def test_workers_accept_in_turn(tmp_path: Path, listening: tuple[str, ...]) -> None:
+    """The kernel tells one of the workers that share a listener, unless each has its own."""
+    with Service(tmp_path, "--workers", "2", *listening) as service:
+        for pid in pids(service):
+            # man 5 proc_pid_fdinfo: the events of each registration; EPOLLEXCLUSIVE is the bit 28.
+            found = [path.read_text() for path in Path(f"/proc/{pid}/fdinfo").iterdir()]
+            events = re.findall(r"^tfd: +\d+ events: +([0-9a-f]+)", "".join(found), re.MULTILINE)
+            assert sum(int(mask, 16) >> 28 & 1 for mask in events) == (0 if listening else 1)
+        assert service.end() == 0
+
+
+def test_a_worker_without_descriptors_passes_connections_on(tmp_path: Path) -> None:
+    """Its last descriptors are in use: whoever is told of a connection, the other worker serves it."""
+    with Service(tmp_path, "--workers", "2") as service:
+        short = service.get("/use_all_descriptors")
+        # Between two connections both workers go to sleep, and the one that is short tries again each second.
+        for _ in range(25):
+            assert service.get("/") != short
+            time.sleep(0.1)
+        assert service.end() == 0
+    assert "out of system resource" in service.log.text
+
+
 def test_requests_under_way_are_finished(tmp_path: Path) -> None:
     with Service(tmp_path, "--workers", "2") as service:
         waiting = [service.ask_later("/wait") for _ in range(3)]
@@ -80,8 +105,7 @@ def test_requests_under_way_are_finished(tmp_path: Path) -> None:
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     with Service(tmp_path, "--workers", "2") as service:
-        waiting = service.ask_later("/forever")
-        service.wait_for_file("waiting")
+        waiting = service.held("/forever")
         service.send(signal.SIGINT)
         service.log.wait_for("Received SIGINT, exiting")
         service.send(signal.SIGINT)
@@ -138,8 +162,7 @@ def test_a_worker_that_is_stuck_while_it_ends_does_not_hold_up_the_end(tmp_path:
 def test_deadlines_may_be_far_away(tmp_path: Path) -> None:
     far = ("--timeout-graceful-shutdown", "inf", "--timeout-worker-healthcheck", "1e300")
     with Service(tmp_path, "--workers", "2", *far) as service:
-        waiting = service.ask_later("/wait")
-        service.wait_for_file("waiting")
+        waiting = service.held("/wait")
         service.send(signal.SIGTERM)
         service.log.wait_for("Received SIGTERM, exiting")
         (tmp_path / "go").touch()
@@ -259,8 +282,7 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
 
 def test_a_signal_to_the_whole_group_is_one_signal(tmp_path: Path) -> None:
     with Service(tmp_path, "--workers", "2", start_new_session=True) as service:
-        waiting = service.ask_later("/wait")
-        service.wait_for_file("waiting")
+        waiting = service.held("/wait")
         os.killpg(service.process.pid, signal.SIGINT)
         service.log.wait_for("Received SIGINT, exiting")
         (tmp_path / "go").touch()
@@ -302,3 +324,23 @@ def test_a_connection_during_the_last_moments_is_served_or_refused(tmp_path: Pat
         for sock in socks:
             assert read_all(sock).startswith(b"HTTP/1.1 200 OK")
         assert service.wait() == 0
+
+
+def test_a_limit_of_memory_that_is_too_low_is_told(tmp_path: Path) -> None:
+    """A new worker needs more from the start, so replacing it does not help; but its growth is still limited."""
+    with Service(tmp_path, "--limit-memory", "1m") as service:
+        found = re.search(
+            r"--limit-memory 1048576 is less than this process needs after its start, (\d+) bytes: it is replaced when",
+            service.log.text,
+        )
+        assert found
+        first = service.get("/")
+        for _ in range(int(found.group(1)) // (64 << 20) + 2):
+            if service.get("/grow") != first:
+                break
+        service.log.wait_for(r"Replacing worker \[\d+\]: it uses \d+ bytes of memory \(--limit-memory \d+\)")
+        service.log.wait_for("Application shutdown complete")
+        assert service.get("/") != first
+        assert service.end() == 0
+        # Its successor says so, too.
+        assert service.log.text.count("--limit-memory 1048576 is less than this process needs") == 2

@@ -1,4 +1,4 @@
-"""Answers are those of `wsgiref.simple_server`, save date, server, connection and framing."""
+"""Responses are those of `wsgiref.simple_server`, save date, server, connection and framing."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def compared(data: bytes) -> tuple[str, list[tuple[str, str]], bytes]:
     top, _, body = data.partition(b"\r\n\r\n")
     line, *rest = top.decode("latin-1").split("\r\n")
     fields = [(name.lower(), value) for name, _, value in (one.partition(": ") for one in rest)]
-    answer = Answer(line.split(" ", 1)[1], fields, body)
-    return answer.status, [pair for pair in answer.fields if pair[0] not in OWN], answer.body
+    response = Answer(line.split(" ", 1)[1], fields, body)
+    return response.status, [pair for pair in response.fields if pair[0] not in OWN], response.body
 
 
-# The reference closes its end a moment after its answer has ended.
+# The reference closes its end a moment after its response has ended.
 @pytest.mark.allows_open_fds
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["GET", "POST"])

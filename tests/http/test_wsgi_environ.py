@@ -76,9 +76,9 @@ def test_fields_of_a_body(server: Served) -> None:
     assert environ["CONTENT_LENGTH"] == "2"
     assert not {"HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"} & environ.keys()
     chunked = head("/environ", "Connection: close", "Transfer-Encoding: chunked", method="POST")
-    (answer,) = taken_apart(server.exchange(chunked, b"2\r\n{}\r\n0\r\n\r\n"))
-    assert "CONTENT_LENGTH" not in answer.json()
-    assert answer.json()["wsgi.input_terminated"] is True
+    (response,) = taken_apart(server.exchange(chunked, b"2\r\n{}\r\n0\r\n\r\n"))
+    assert "CONTENT_LENGTH" not in response.json()
+    assert response.json()["wsgi.input_terminated"] is True
 
 
 def test_fields_of_one_name_are_joined(server: Served) -> None:
@@ -108,9 +108,9 @@ def test_targets_that_are_no_paths(server: Served) -> None:
     data = server.exchange(
         b"GET http://test.example/environ?a HTTP/1.1\r\nHost: test.example\r\nConnection: close\r\n\r\n"
     )
-    (answer,) = taken_apart(data)
-    assert answer.json()["PATH_INFO"] == "/environ"
-    assert answer.json()["RAW_URI"] == "/environ?a"
+    (response,) = taken_apart(data)
+    assert response.json()["PATH_INFO"] == "/environ"
+    assert response.json()["RAW_URI"] == "/environ?a"
     data = server.exchange(b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     # Its path is empty, of which these applications know nothing.
     assert data.startswith(b"HTTP/1.1 500 ")
@@ -119,7 +119,7 @@ def test_targets_that_are_no_paths(server: Served) -> None:
 def test_each_request_has_its_own(server: Served) -> None:
     with server.connect() as sock:
         sock.sendall(head("/environ?1", "X-A: 1") + head("/environ?2", "Connection: close"))
-        first, second = (answer.json() for answer in taken_apart(read_all(sock)))
+        first, second = (response.json() for response in taken_apart(read_all(sock)))
     assert first["QUERY_STRING"] == "1"
     assert second["QUERY_STRING"] == "2"
     assert first["HTTP_X_A"] == "1"
@@ -148,14 +148,14 @@ def test_unix_sockets(tmp_path: Path) -> None:
         assert "REMOTE_PORT" not in environ
         with running.connect() as sock:
             sock.sendall(b"GET /environ HTTP/1.1\r\nHost: [::1]:81\r\nConnection: close\r\n\r\n")
-            (answer,) = taken_apart(read_all(sock))
-    assert (answer.json()["SERVER_NAME"], answer.json()["SERVER_PORT"]) == ("[::1]", "81")
+            (response,) = taken_apart(read_all(sock))
+    assert (response.json()["SERVER_NAME"], response.json()["SERVER_PORT"]) == ("[::1]", "81")
 
 
 def test_ipv4_of_the_peer(server: Served) -> None:
     with server.connect() as sock:
         port = sock.getsockname()[1]
         sock.sendall(head("/environ", "Connection: close"))
-        (answer,) = taken_apart(read_all(sock))
+        (response,) = taken_apart(read_all(sock))
     assert sock.family == socket.AF_INET
-    assert answer.json()["REMOTE_PORT"] == str(port)
+    assert response.json()["REMOTE_PORT"] == str(port)

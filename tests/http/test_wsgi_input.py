@@ -26,8 +26,8 @@ def ask(server: Served, calls: str, body: bytes, cuts: list[int], chunked: bool)
                 sock.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
         if chunked:
             sock.sendall(b"0\r\n\r\n")
-        (answer,) = taken_apart(read_all(sock))
-    return answer.json()
+        (response,) = taken_apart(read_all(sock))
+    return response.json()
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -79,8 +79,8 @@ def test_sizes(server: Served, size: int, chunked: bool) -> None:
     top = head("/echo", "Connection: close", "Transfer-Encoding: chunked", method="POST")
     pieces = [body[at : at + 40_000] for at in range(0, size, 40_000)]
     data = server.exchange(top, *(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n")
-    (answer,) = taken_apart(data)
-    assert answer.body == body
+    (response,) = taken_apart(data)
+    assert response.body == body
 
 
 def test_a_long_upload_leaves_memory_flat(server: Served) -> None:
@@ -91,8 +91,8 @@ def test_a_long_upload_leaves_memory_flat(server: Served) -> None:
         part = b"x" * 1_000_000
         for _ in range(length // len(part)):
             sock.sendall(part)
-        (answer,) = taken_apart(read_all(sock))
-    arrived, most = answer.json()
+        (response,) = taken_apart(read_all(sock))
+    arrived, most = response.json()
     assert arrived == length
     assert most - before < 24 << 20
 
@@ -131,8 +131,8 @@ def test_a_malformed_body_is_never_complete(server: Served, data: bytes, before:
             server.wait(f"{name} began")
         sock.sendall(data)
         sock.shutdown(socket.SHUT_WR)
-        answer = read_all(sock)
-    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 ")), answer
+        response = read_all(sock)
+    assert response.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 ")), response
     assert f"{name} complete" not in server.get("/names").json()
 
 
@@ -143,20 +143,20 @@ def test_continue_comes_with_the_first_read(server: Served) -> None:
             sock.sendall(head(path, *expectation, method="POST"))
             assert read_until(sock, b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             sock.sendall(body)
-            (answer,) = taken_apart(read_all(sock))
-            assert b"hello" in answer.body
+            (response,) = taken_apart(read_all(sock))
+            assert b"hello" in response.body
     with server.connect() as sock:
         sock.sendall(head("/early", "Expect: 100-continue", "Content-Length: 5", method="POST"))
-        (answer,) = taken_apart(read_all(sock))
-        assert answer.status == "403 Forbidden"
-        assert answer.field("connection") == "close"
+        (response,) = taken_apart(read_all(sock))
+        assert response.status == "403 Forbidden"
+        assert response.field("connection") == "close"
 
 
 def test_a_body_that_nobody_reads(server: Served) -> None:
     """It is dropped, and the next request is served; a long one ends the connection."""
     first = head("/early", "Content-Length: 100000", method="POST") + b"x" * 100_000
     data = server.exchange(first + head("/hello", "Connection: close"))
-    assert [answer.body for answer in taken_apart(data)] == [b"no", b"hello"]
+    assert [response.body for response in taken_apart(data)] == [b"no", b"hello"]
 
 
 def test_a_body_that_is_too_long() -> None:
@@ -176,8 +176,8 @@ def test_a_body_that_does_not_come(mode: str, size: int) -> None:
     with served(mode, body_timeout_s=0.2) as running:
         with running.connect() as sock:
             sock.sendall(head("/cut?late", f"Content-Length: {size + 1}", method="POST") + b"x" * size)
-            answer = read_all(sock)
-        assert answer.startswith(b"HTTP/1.1 408 "), answer
+            response = read_all(sock)
+        assert response.startswith(b"HTTP/1.1 408 "), response
         if mode == "green" or size == 100_000:
             running.wait("late DisconnectedError")
         assert "late complete" not in running.get("/names").json()

@@ -1,4 +1,4 @@
-"""What only shows at certain moments of a WSGI request: after its answer, without its client, at its server's end."""
+"""What only shows at certain moments of a WSGI request: after its response, without its client, at its server's end."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any, cast
 import pytest
 
 import oneloop
+from tests.conftest import settle
 from tests.http.frames import handshake
 from tests.http.site import GET, Site, serving
 from tests.programs import ROOT
@@ -43,7 +44,7 @@ def started(name: str) -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith(name)]
 
 
-async def test_the_body_is_not_waited_for_after_the_answer() -> None:
+async def test_the_body_is_not_waited_for_after_the_response() -> None:
     told: list[type[BaseException]] = []
 
     class Answer:
@@ -78,7 +79,7 @@ async def test_an_applications_own_error_after_its_client_has_gone_is_told(caplo
     has_gone = threading.Event()
 
     def app(environ: dict[str, Any], start_response: StartResponse) -> list[bytes]:
-        has_gone.wait(20)
+        has_gone.wait(60)
         raise FileNotFoundError("a file of the application's")
 
     caplog.set_level(logging.ERROR, "oneloop.error")
@@ -101,8 +102,8 @@ async def test_an_upgrade_to_a_websocket_is_left_out() -> None:
         return [environ["HTTP_UPGRADE"].encode()]
 
     async with threaded(app) as site:
-        answer = await site.ask(handshake())
-        assert (answer.status, answer.body) == (200, b"websocket")
+        response = await site.ask(handshake())
+        assert (response.status, response.body) == (200, b"websocket")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ async def test_a_thread_that_cannot_start(monkeypatch: pytest.MonkeyPatch, caplo
 
     def app(environ: dict[str, Any], start_response: StartResponse) -> list[bytes]:
         if environ["PATH_INFO"] == "/wait":
-            goes_on.wait(20)
+            goes_on.wait(60)
         start_response("200 OK", [])
         return [b"served"]
 
@@ -186,8 +187,7 @@ async def test_a_thread_that_cannot_start(monkeypatch: pytest.MonkeyPatch, caplo
         await second.send(GET)
         while site.http.requests < 2:
             await asyncio.sleep(0)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await settle(20)
         failing = False
         third = await site.connect()
         assert (await third.ask()).body == b"served"
@@ -209,7 +209,7 @@ def test_the_threads_of_a_server_that_is_dropped_end() -> None:
 
     [thread] = oneloop.run(main())
     gc.collect()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 
@@ -240,7 +240,7 @@ print("ended")
 
 def test_idle_threads_do_not_hold_up_the_interpreters_end() -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", KEPT], cwd=ROOT, capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-c", KEPT], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "ended\n", "")
 
@@ -280,5 +280,5 @@ oneloop.run(main())
 
 def test_a_thread_does_not_wait_for_a_loop_that_was_closed() -> None:
     command = [sys.executable, "-c", CLOSED]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=15, check=False)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "the server has stopped\n", "")

@@ -24,8 +24,8 @@ def test_views_that_wait_do_not_hold_up_others(server: Served) -> None:
         assert server.get("/hello").body == b"hello"
         for number, sock in enumerate(socks):
             server.get(f"/tell?view-{number}%20goes")
-            (answer,) = taken_apart(read_all(sock))
-            assert answer.body == b"hello"
+            (response,) = taken_apart(read_all(sock))
+            assert response.body == b"hello"
 
 
 def test_a_burst_behind_a_view_that_waits(server: Served) -> None:
@@ -36,11 +36,11 @@ def test_a_burst_behind_a_view_that_waits(server: Served) -> None:
         for sock in socks[1:]:
             sock.sendall(head("/hello", "Connection: close"))
         for sock in socks[1:]:
-            (answer,) = taken_apart(read_all(sock))
-            assert answer.body == b"hello"
+            (response,) = taken_apart(read_all(sock))
+            assert response.body == b"hello"
         server.get("/tell?burst%20goes")
-        (answer,) = taken_apart(read_all(socks[0]))
-        assert answer.body == b"hello"
+        (response,) = taken_apart(read_all(socks[0]))
+        assert response.body == b"hello"
 
 
 def test_silent_connections_get_no_thread(server: Served) -> None:
@@ -71,8 +71,8 @@ def test_threads_start_on_demand() -> None:
                 sock.sendall(head("/compute", "Connection: close"))
             running.get("/tell?three%20goes")
             for sock in socks:
-                (answer,) = taken_apart(read_all(sock))
-                assert answer.body == b"hello"
+                (response,) = taken_apart(read_all(sock))
+                assert response.body == b"hello"
         assert running.get("/counters").json()["threads"] <= 3
         assert running.get("/counters").json()["requests"] == 1
 
@@ -83,8 +83,8 @@ def test_more_requests_than_threads_wait() -> None:
         for sock in socks:
             sock.sendall(head("/compute", "Connection: close"))
         for sock in socks:
-            (answer,) = taken_apart(read_all(sock))
-            assert answer.body == b"hello"
+            (response,) = taken_apart(read_all(sock))
+            assert response.body == b"hello"
         assert running.get("/counters").json()["threads"] == 1
 
 

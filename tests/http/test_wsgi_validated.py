@@ -37,7 +37,7 @@ def test_silence(server: Served, path: str, version: str, method: str) -> None:
     if body:
         fields += ["Content-Type: text/plain", f"Content-Length: {len(body)}"]
     data = server.exchange(head(f"/validated{path}", *fields, method=method, version=version) + body)
-    (answer,) = taken_apart(data, method)
-    assert not answer.status.startswith("500 Internal"), server.log()[-3000:]
+    (response,) = taken_apart(data, method)
+    assert not response.status.startswith("500 Internal"), server.log()[-3000:]
     assert "AssertionError" not in server.log(), server.log()[-3000:]
     assert "WSGIWarning" not in server.log(), server.log()[-3000:]

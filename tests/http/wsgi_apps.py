@@ -39,21 +39,10 @@ class Told:
 
     def wait(self, name: str) -> bool:
         with self.changed:
-            return self.changed.wait_for(lambda: name in self.names, 20)
+            return self.changed.wait_for(lambda: name in self.names, 60)
 
 
 told = Told()
-
-
-def watch_sendfile() -> None:
-    """Tell of its use, in a server's process."""
-    plain = os.sendfile
-
-    def sendfile(*args: Any, **kwargs: Any) -> int:
-        told.add("sendfile")
-        return plain(*args, **kwargs)
-
-    os.sendfile = sendfile
 
 
 def route(function: App) -> App:
@@ -176,7 +165,7 @@ def thread(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     return as_json(start_response, [threading.current_thread().name, threading.get_ident()])
 
 
-# -- answers -------------------------------------------------------------------------------------------
+# -- responses -------------------------------------------------------------------------------------------
 
 
 @route
@@ -274,10 +263,8 @@ def mistakes(environ: Environ, start_response: StartResponse) -> Iterable[bytes]
         ("200 OK", [("a", "\u20ac")]),
         ("200 OK", [("Content-Length", "x")]),
         ("200 OK", [("Content-Length", "1"), ("Content-Length", "2")]),
-        ("200 OK", [("Connection", "close")]),
-        ("200 OK", [("Transfer-Encoding", "chunked")]),
-        ("200 OK", [("Keep-Alive", "1")]),
-        ("200 OK", [("Upgrade", "h2c")]),
+        ("200 OK", [("a", "b\x01")]),
+        ("200 OK", [("a", "b\x7f")]),
         (),
         ("200 OK",),
         ("200 OK", [], None, None),
@@ -447,7 +434,7 @@ def upload(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
 
 @route
 def early(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-    """Answers without a look at the body."""
+    """Responses without a look at the body."""
     start_response("403 Forbidden", TEXT)
     return [b"no"]
 
@@ -461,6 +448,19 @@ def file(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     opened.truncate(size)
     opened.seek(start)
     start_response("200 OK", TEXT)
+    result: Iterable[bytes] = environ["wsgi.file_wrapper"](opened, 4096)
+    return result
+
+
+@route
+def file_of_length(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """`?size,start,length`: a real file, from `start` on, with a Content-Length."""
+    size, start, length = map(int, environ["QUERY_STRING"].split(","))
+    opened = tempfile.TemporaryFile()
+    opened.write(bytes(range(256)) * (size // 256 + 1))
+    opened.truncate(size)
+    opened.seek(start)
+    start_response("200 OK", [*TEXT, ("Content-Length", str(length))])
     result: Iterable[bytes] = environ["wsgi.file_wrapper"](opened, 4096)
     return result
 

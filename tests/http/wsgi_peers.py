@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tests import programs
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 class Answer(NamedTuple):
@@ -62,16 +62,16 @@ class Served:
     def get(self, path: str, *fields: str, method: str = "GET", version: str = "1.1") -> Answer:
         """One request, after which the connection ends."""
         data = self.exchange(head(path, "Connection: close", *fields, method=method, version=version))
-        answers = taken_apart(data, method)
-        assert len(answers) == 1, answers
-        return answers[0]
+        responses = taken_apart(data, method)
+        assert len(responses) == 1, responses
+        return responses[0]
 
     def post(self, path: str, body: bytes, *fields: str) -> Answer:
         length = f"Content-Length: {len(body)}"
         data = self.exchange(head(path, "Connection: close", length, *fields, method="POST"), body)
-        answers = taken_apart(data)
-        assert len(answers) == 1, answers
-        return answers[0]
+        responses = taken_apart(data)
+        assert len(responses) == 1, responses
+        return responses[0]
 
     def wait(self, name: str) -> None:
         """Until the application has told of this."""
@@ -104,7 +104,7 @@ def read_until(sock: socket.socket, end: bytes) -> bytes:
 
 def taken_apart(data: bytes, method: str = "GET") -> list[Answer]:
     """Answers, one after the other; the last one may be cut."""
-    answers = []
+    responses = []
     while data:
         top, end, data = data.partition(b"\r\n\r\n")
         assert end, top
@@ -114,7 +114,7 @@ def taken_apart(data: bytes, method: str = "GET") -> list[Answer]:
         pairs = [(name, value) for name, _, value in (one.partition(": ") for one in rest)]
         fields = dict(pairs)
         if status[:3] in ("204", "304", "100") or method == "HEAD":
-            answers.append(Answer(status, pairs, b""))
+            responses.append(Answer(status, pairs, b""))
             continue
         is_cut = False
         if "transfer-encoding" in fields:
@@ -128,8 +128,8 @@ def taken_apart(data: bytes, method: str = "GET") -> list[Answer]:
             assert fields.get("connection") == "close", fields
             body, data = data, b""
             is_cut = body.endswith(b"<reset>")
-        answers.append(Answer(status, pairs, body, is_cut))
-    return answers
+        responses.append(Answer(status, pairs, body, is_cut))
+    return responses
 
 
 def _unchunked(data: bytes) -> tuple[bytes, bytes, bool]:

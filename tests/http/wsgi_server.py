@@ -25,7 +25,6 @@ async def serve(options: dict[str, Any]) -> None:
     http = native.HttpServer(loop, getattr(loaded, name), interface="wsgi", **options)
     if loaded is wsgi_apps:
         wsgi_apps.server = http
-        wsgi_apps.watch_sendfile()
     if path is not None:
         server: Any = await loop.create_unix_server(http, path)
         print("0", flush=True)

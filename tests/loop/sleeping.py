@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-LIMIT_S = 10.0
+LIMIT_S = 60.0
 # Of a quiet loop's stay in a poll: a loop that spins polls thousands of times in it.
 QUIET_S = 0.05
 FEW_POLLS = 40

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests import programs
+from tests.conftest import settle
 
 blockbuster = pytest.importorskip("blockbuster", reason="needs blockbuster, the detector of blocking calls")
 
@@ -91,8 +92,7 @@ async def test_connections_timers_and_signals(loop: asyncio.AbstractEventLoop) -
         loop.remove_signal_handler(signal.SIGUSR1)
         transport, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0))
         transport.close()
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await settle()
 
 
 def test_the_first_connection_of_a_process(loop_name: str) -> None:

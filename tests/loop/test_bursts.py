@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests import programs
+
 # asyncio polls in every tick; oneloop at the latest after 64 of them.
 ENOUGH = 1000
 
@@ -191,3 +193,33 @@ def test_what_a_callback_sends_within_a_burst_is_looked_for_in_the_next_tick(loo
     theirs.close()
     transport.close()
     loop.run_until_complete(asyncio.sleep(0))
+
+
+@pytest.mark.time_limit(180)
+def test_the_memory_of_a_burst_is_given_back(loop_name: str) -> None:
+    """Two million callbacks at once: some ticks later the process is not much larger than before them."""
+    grown = programs.run_ok(
+        loop_name,
+        """
+        def resident_mib():
+            with open("/proc/self/statm") as statm:
+                return int(statm.read().split()[1]) * 4096 / 2**20
+
+        async def main():
+            loop = asyncio.get_running_loop()
+            before = resident_mib()
+            for _ in range(2_000_000):
+                loop.call_soon(int)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
+            print(resident_mib() - before)
+
+        loop = new_loop()
+        loop.run_until_complete(main())
+        loop.close()
+        """,
+        limit_s=100,
+    )
+    # asyncio: 18; the queue alone was 48.
+    assert float(grown) < 32, grown

@@ -10,13 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.loop.conftest import run_ticks
+
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
-
-
-def run_ticks(loop: asyncio.AbstractEventLoop, ticks: int = 1) -> None:
-    for _ in range(ticks):
-        loop.stop()
-        loop.run_forever()
 
 
 def test_callbacks_run_in_order(loop: asyncio.AbstractEventLoop) -> None:

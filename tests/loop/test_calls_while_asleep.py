@@ -10,31 +10,20 @@ import gc
 import socket
 import threading
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests import descriptors
+from tests.loop.conftest import Pair
 from tests.loop.sleeping import FEW_POLLS, LIMIT_S, Sleeping
 from tests.peers import Peer, connect
 from tests.protocols import Recorder
-
-Pair = tuple[socket.socket, socket.socket]
 
 
 @pytest.fixture
 def sleeping(loop: asyncio.AbstractEventLoop) -> Sleeping:
     return Sleeping(loop)
-
-
-@pytest.fixture
-def pair(audit: None) -> Iterator[Pair]:
-    ours, theirs = socket.socketpair()
-    for end in (ours, theirs):
-        end.setblocking(False)
-    with ours, theirs:
-        yield ours, theirs
 
 
 class Threadsafe(Recorder):

@@ -11,7 +11,7 @@ import os
 import random
 import socket
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,13 +31,6 @@ class Owner:
 
     def call(self, *_: object) -> None:
         self.calls += 1
-
-
-@pytest.fixture
-def pair(audit: None) -> Iterator[tuple[socket.socket, socket.socket]]:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        yield ours, theirs
 
 
 SCHEDULE: dict[str, Callable[[Any, Any, Any], Any]] = {

@@ -149,3 +149,39 @@ def test_multiprocessing_with_fork(loop_name: str) -> None:
         runner.run(main())
     """
     assert programs.run_ok(loop_name, body, options=OPTIONS).strip() == "answered"
+
+
+def test_the_child_of_a_thread_has_another_main_thread(loop_name: str) -> None:
+    body = """
+    from oneloop.interrupts import is_main_thread
+
+    # From here on the main thread is known.
+    new_loop().close()
+    assert is_main_thread()
+
+    def child():
+        assert is_main_thread()
+        async def main():
+            loop = asyncio.get_running_loop()
+            heard = asyncio.Event()
+            loop.add_signal_handler(signal.SIGUSR1, heard.set)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            await heard.wait()
+            assert not await asyncio.to_thread(is_main_thread)
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(main())
+        os._exit(0)
+
+    def fork():
+        assert not is_main_thread()
+        pid = os.fork()
+        if pid == 0:
+            child()
+        _, status = os.waitpid(pid, 0)
+        print("ended with", os.waitstatus_to_exitcode(status))
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    """
+    assert programs.run_ok(loop_name, body, options=OPTIONS).strip() == "ended with 0"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -115,6 +113,41 @@ def test_unclosed_loops_and_transports_warn(loop_name: str) -> None:
     assert "ResourceWarning: unclosed transport" in done.stderr, done.stderr
 
 
+FREED_LAST = """
+loop = new_loop()
+{use}
+# Modules that something else keeps are cleared in the opposite order of their imports, and sys is the last.
+sys.kept = list(sys.modules.values())
+os.loop = loop
+del loop
+"""
+USES = {
+    "nothing": "",
+    "signal handlers": "loop.add_signal_handler(signal.SIGUSR1, print)",
+    "callbacks": "loop.call_soon(print); loop.call_later(1, print)",
+    "a child process": """
+async def start():
+    return await asyncio.create_subprocess_exec("true")
+sys.process = loop.run_until_complete(start())
+""",
+    "a server": """
+async def listen():
+    return await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+sys.server = loop.run_until_complete(listen())
+""",
+    "a task": "sys.task = loop.create_task(asyncio.sleep(3600)); loop.run_until_complete(asyncio.sleep(0))",
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_loop_that_is_freed_after_its_modules_were_cleared(loop_name: str, use: str) -> None:
+    """The names of the loop's modules are None then."""
+    done = programs.run(loop_name, FREED_LAST.format(use=USES[use]), options=("-W", "ignore"))
+    assert done.returncode == 0, done.stderr
+    for noise in ("NoneType", "Exception ignored", "Fatal"):
+        assert noise not in done.stderr, done.stderr
+
+
 # Everything that a loop can have open, left as it is at the end of the program.
 LEFT_OPEN = """
 import asyncio, os, socket, sys, threading
@@ -169,16 +202,7 @@ def stderr_of(folder: Path, text: str, *command: str, status: int = 0) -> str:
     """What a program says on stderr that prints "end of program" and no more."""
     path = folder / "app.py"
     path.write_text(text)
-    done = subprocess.run(
-        [*command, str(path)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": f"{programs.ROOT / 'python'}"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = programs.run_command(*command, str(path), cwd=folder, env={"PYTHONPATH": f"{programs.ROOT / 'python'}"})
     assert (done.returncode, done.stdout) == (status, "end of program\n"), done.stderr
     return done.stderr
 

@@ -6,34 +6,19 @@ What these schedule waits for the next tick, behind what was scheduled before it
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.transport.conftest import socket_pair
+from tests.loop.conftest import Pair, run_ticks
 
-Pair = tuple[socket.socket, socket.socket]
 Order = list[str]
-
-
-@pytest.fixture
-def pair(audit: None) -> Iterator[Pair]:
-    ours, theirs = socket_pair("unix")
-    with ours, theirs:
-        yield ours, theirs
 
 
 @pytest.fixture
 def order() -> Order:
     return []
-
-
-def run_ticks(loop: asyncio.AbstractEventLoop, count: int) -> None:
-    for _ in range(count):
-        loop.stop()
-        loop.run_forever()
 
 
 def spin_until(loop: asyncio.AbstractEventLoop, when: float) -> None:

@@ -7,28 +7,13 @@ import contextlib
 import contextvars
 import os
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-Pair = tuple[socket.socket, socket.socket]
-
-
-@pytest.fixture
-def pair(audit: None) -> Iterator[Pair]:
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    theirs.setblocking(False)
-    yield ours, theirs
-    ours.close()
-    theirs.close()
-
-
-def ticks(loop: asyncio.AbstractEventLoop, count: int = 3) -> None:
-    for _ in range(count):
-        loop.stop()
-        loop.run_forever()
+from tests.conftest import settle
+from tests.descriptors import room_for
+from tests.loop.conftest import Pair, run_ticks
 
 
 @pytest.mark.parametrize("by_number", [False, True])
@@ -50,7 +35,7 @@ def test_a_reader_is_called_while_readable(loop: asyncio.AbstractEventLoop, pair
     assert loop.remove_reader(watched) is True
     assert loop.remove_reader(watched) is False
     theirs.send(b"d")
-    ticks(loop)
+    run_ticks(loop, 3)
     assert len(seen) == 3
 
 
@@ -67,7 +52,7 @@ def test_a_writer_is_called_while_writable(loop: asyncio.AbstractEventLoop, pair
     assert len(calls) == 3
     assert loop.remove_writer(pair[0]) is True
     assert loop.remove_writer(pair[0]) is False
-    ticks(loop)
+    run_ticks(loop, 3)
     assert len(calls) == 3
 
 
@@ -85,7 +70,7 @@ def test_reader_and_writer_of_one_descriptor(loop: asyncio.AbstractEventLoop, pa
     loop.run_forever()
     loop.remove_reader(pair[0])
     seen.clear()
-    ticks(loop)
+    run_ticks(loop, 3)
     assert seen == {"write"}
     loop.remove_writer(pair[0])
 
@@ -110,7 +95,7 @@ def test_removing_in_the_same_tick(loop: asyncio.AbstractEventLoop) -> None:
     for number, (ours, theirs) in enumerate(pairs):
         loop.add_reader(ours, read, number)
         theirs.send(b"x")
-    ticks(loop, 1)
+    run_ticks(loop, 1)
     assert len(calls) == 1
     for each in pairs:
         loop.remove_reader(each[0])
@@ -133,7 +118,7 @@ def test_a_reader_that_raises_is_reported_each_time(loop: asyncio.AbstractEventL
 
     loop.add_reader(pair[0], fail)
     pair[1].send(b"xy")
-    ticks(loop, 4)
+    run_ticks(loop, 4)
     assert len(reported.take()) == 2
     loop.remove_reader(pair[0])
 
@@ -185,7 +170,7 @@ def test_a_closed_socket_can_be_removed(loop: asyncio.AbstractEventLoop, kind: s
     ours.close()
     theirs.close()
     assert getattr(loop, f"remove_{kind}")(ours) is True
-    ticks(loop)
+    run_ticks(loop, 3)
 
 
 async def test_descriptors_of_transports_are_refused(loop: asyncio.AbstractEventLoop, pair: Pair) -> None:
@@ -216,7 +201,7 @@ def test_a_number_that_is_reused_is_watched_anew(loop: asyncio.AbstractEventLoop
         watched = number
     else:
         watched = new_ours.fileno()
-    ticks(loop)
+    run_ticks(loop, 3)
     loop.add_reader(watched, loop.stop)
     new_theirs.send(b"y")
     loop.run_forever()
@@ -229,7 +214,11 @@ def test_a_number_that_is_reused_is_watched_anew(loop: asyncio.AbstractEventLoop
 
 def test_urgent_load_of_many_descriptors(loop: asyncio.AbstractEventLoop) -> None:
     """More ready descriptors than one poll returns: each is served."""
-    pairs = [socket.socketpair() for _ in range(1500)]
+    with room_for(3200):
+        serve_pairs(loop, [socket.socketpair() for _ in range(1500)])
+
+
+def serve_pairs(loop: asyncio.AbstractEventLoop, pairs: list[Pair]) -> None:
     served: set[int] = set()
 
     def read(number: int) -> None:
@@ -267,12 +256,12 @@ def test_a_writer_and_sock_recv_on_one_socket(loop: asyncio.AbstractEventLoop, p
     if order == "writer first":
         loop.add_writer(ours, write)
     task = loop.create_task(loop.sock_recv(ours, 1))  # type: ignore[arg-type]
-    ticks(loop)
+    run_ticks(loop, 3)
     if order == "recv first":
         loop.add_writer(ours, write)
     theirs.send(b"0123456789")
     assert loop.run_until_complete(task) == b"0"
-    ticks(loop, 5)
+    run_ticks(loop, 5)
     assert len(calls) == 3
     before = polls(loop)
     loop.call_later(0.05, loop.stop)
@@ -286,12 +275,12 @@ def test_a_writer_beside_unread_data_is_called_once_a_tick(loop: asyncio.Abstrac
     """A registration that sock_recv has left behind brings no further calls."""
     ours, theirs = pair
     task = loop.create_task(loop.sock_recv(ours, 1))  # type: ignore[arg-type]
-    ticks(loop)
+    run_ticks(loop, 3)
     theirs.send(b"0123456789")
     assert loop.run_until_complete(task) == b"0"
     calls: list[int] = []
     loop.add_writer(ours, calls.append, 1)
-    ticks(loop, 10)
+    run_ticks(loop, 10)
     assert 9 <= len(calls) <= 10
     loop.remove_writer(ours)
 
@@ -319,8 +308,7 @@ async def test_a_reader_on_the_descriptor_of_a_transport_that_is_closing(
         while data := await loop.sock_recv(theirs, 1 << 16):
             total += len(data)
     assert total == 1_000_000
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await settle(3)
 
 
 @pytest.mark.parametrize("is_writer", [False, True])

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import cancelled
+
 
 @asynccontextmanager
 async def tcp_pair(loop: asyncio.AbstractEventLoop) -> AsyncIterator[tuple[socket.socket, socket.socket]]:
@@ -187,10 +189,7 @@ async def test_cancelling_an_accept_loses_no_connection(loop: asyncio.AbstractEv
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
         listener.setblocking(False)
         client.setblocking(False)
-        waiting = asyncio.ensure_future(loop.sock_accept(listener))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait([waiting])
+        await cancelled(loop.sock_accept(listener), 1)
         await loop.sock_connect(client, listener.getsockname())
         server, _ = await loop.sock_accept(listener)
         server.close()
@@ -198,10 +197,7 @@ async def test_cancelling_an_accept_loses_no_connection(loop: asyncio.AbstractEv
 
 async def test_cancelling_a_sendall_stops_it(loop: asyncio.AbstractEventLoop) -> None:
     async with tcp_pair(loop) as (client, server):
-        sending = asyncio.ensure_future(loop.sock_sendall(client, bytes(20_000_000)))
-        await asyncio.sleep(0)
-        sending.cancel()
-        await asyncio.wait([sending])
+        sending = await cancelled(loop.sock_sendall(client, bytes(20_000_000)), 1)
         assert sending.cancelled()
         client.shutdown(socket.SHUT_WR)
         total = 0

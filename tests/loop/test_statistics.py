@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+import oneloop
+from tests.conftest import settle
 
 pytestmark = pytest.mark.oneloop_only("stock asyncio has no statistics")
 
@@ -19,6 +24,7 @@ FIELDS = {
     "events",
     "stale_events",
     "timers_pending",
+    "timers_cancelled",
     "open_transports",
     "bytes_in",
     "bytes_out",
@@ -56,6 +62,15 @@ def test_pending_timers(loop: Any) -> None:
     for handle in handles:
         handle.cancel()
     assert loop.statistics().timers_pending == 0
+    assert loop.statistics().timers_cancelled == 0
+
+
+def test_cancelled_timers_that_were_due_soon_are_counted_until_then(loop: Any) -> None:
+    for handle in [loop.call_later(0, int) for _ in range(50)]:
+        handle.cancel()
+    assert (loop.statistics().timers_pending, loop.statistics().timers_cancelled) == (0, 50)
+    loop.run_until_complete(asyncio.sleep(0.001))
+    assert loop.statistics().timers_cancelled == 0
 
 
 def test_the_longest_callback_has_a_name(loop: Any) -> None:
@@ -97,8 +112,7 @@ async def test_bytes_and_transports(loop: Any) -> None:
     assert after.polls > before.polls
     sender.close()
     receiver.close()
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await settle()
     assert loop.statistics().open_transports == before.open_transports
 
 
@@ -163,12 +177,27 @@ def test_the_longest_tick_is_that_of_all_its_callbacks(loop: Any) -> None:
     assert loop.statistics().longest_tick_s >= longest * 1.4
 
 
+def hardly_ever_late(measure: Callable[[Any], None]) -> Callable[[], None]:
+    """Measure on a new loop, and once more where that fails: the machine may hold a thread up at any moment."""
+
+    def test() -> None:
+        for _ in range(4):
+            with contextlib.closing(oneloop.Loop()) as loop, contextlib.suppress(AssertionError):
+                return measure(loop)
+        with contextlib.closing(oneloop.Loop()) as loop:
+            return measure(loop)
+
+    return test
+
+
+@hardly_ever_late
 def test_sleeping_in_the_poll_is_nobodys_tick(loop: Any) -> None:
     loop.run_until_complete(asyncio.sleep(0.5))
     assert loop.statistics().longest_tick_s < 0.4
     assert loop.statistics().loop_lag_s < 0.1
 
 
+@hardly_ever_late
 def test_the_lag_decays(loop: Any) -> None:
     run_tick(loop)
     loop.call_soon(time.sleep, 0.2)

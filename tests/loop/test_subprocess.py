@@ -8,9 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.conftest import cancelled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ECHO = "import sys; sys.stdout.write(sys.stdin.read())"
 
@@ -133,8 +138,8 @@ async def test_closing_the_transport_kills(loop: asyncio.AbstractEventLoop) -> N
     pid = transport.get_pid()
     transport.close()
     assert transport.is_closing()
-    # Killed and reaped.
-    while os.path.exists(f"/proc/{pid}"):
+    # Killed and reaped; a thread of asyncio may have done that, and tells the loop.
+    while os.path.exists(f"/proc/{pid}") or transport.get_returncode() is None:
         await asyncio.sleep(0.001)
 
 
@@ -177,11 +182,7 @@ async def test_cancelling_at_every_step(loop: asyncio.AbstractEventLoop) -> None
             process._transport.close()  # type: ignore[attr-defined]
 
     for steps in range(15):
-        task = loop.create_task(whole())
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
+        task = await cancelled(whole(), steps)
         if not task.cancelled():
             assert task.exception() is None
     for _ in range(5):
@@ -199,6 +200,39 @@ def test_in_a_thread(loop: asyncio.AbstractEventLoop) -> None:
     thread.start()
     thread.join(60)
     assert results == [b"thread\n"]
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="before Python 3.12 stdin is a socket pair, whose opening this test does not see"
+)
+@pytest.mark.parametrize("pipe", [None, subprocess.PIPE], ids=["inherited", "pipes"])
+async def test_no_descriptor_is_closed_twice(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, pipe: int | None
+) -> None:
+    """A second close would close what another thread has opened under the same number."""
+    open_now: list[int] = []
+
+    def noted(opens: Callable[..., Any]) -> Callable[..., Any]:
+        def opening(*arguments: Any, **named: Any) -> Any:
+            opened = opens(*arguments, **named)
+            open_now.extend([opened] if isinstance(opened, int) else opened)
+            return opened
+
+        return opening
+
+    def closing(fd: int, close: Callable[[int], None] = os.close) -> None:
+        open_now.remove(fd)
+        close(fd)
+
+    with monkeypatch.context() as patched:
+        for name in ("open", "pipe", "dup", "pidfd_open"):
+            patched.setattr(os, name, noted(getattr(os, name)))
+        patched.setattr(os, "close", closing)
+        process = await asyncio.create_subprocess_exec(
+            "cat", stdin=pipe or subprocess.DEVNULL, stdout=pipe, stderr=pipe
+        )
+        await process.communicate()
+    assert process.returncode == 0
 
 
 async def test_preexec_fn_and_start_new_session(loop: asyncio.AbstractEventLoop) -> None:

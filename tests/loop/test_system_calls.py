@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -32,15 +31,7 @@ def traced(loop: str, body: str, directory: Path) -> list[str]:
     """The system calls of the main thread between the program's first and second mark."""
     trace = directory / "trace"
     program = programs.source(loop, MARK + textwrap.dedent(body), 50)
-    done = subprocess.run(
-        ["strace", "-f", "-qq", "-o", str(trace), sys.executable, "-c", program],
-        cwd=programs.ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = programs.run_command("strace", "-f", "-qq", "-o", str(trace), sys.executable, "-c", program)
     if "Operation not permitted" in done.stderr and "ptrace" in done.stderr:
         pytest.skip("this system does not permit ptrace")
     assert done.returncode == 0, done.stderr
@@ -73,11 +64,12 @@ def test_an_idle_loop_makes_no_system_call(loop_name: str, tmp_path: Path) -> No
         tmp_path,
     )
     waits = [call for call in calls if "epoll" in call]
+    # Before 3.13 oneloop looks for signals after naps, each twice as long as the last: 50, 100, 200, 400 ms.
+    naps = 3 if loop_name == "oneloop" and sys.version_info < (3, 13) else 0
     # A wait that another thread's GIL request interrupts shows as two lines ("unfinished", "resumed").
-    assert 1 <= len([call for call in waits if "resumed" not in call]) <= 2, calls
+    assert 1 <= len([call for call in waits if "resumed" not in call]) <= 2 + naps, calls
     others = [call for call in calls if "epoll" not in call and "futex" not in call]
-    # Reading the eventfd that woke it is all that remains.
-    assert len(others) <= 1, calls
+    assert not others, calls
 
 
 WRITES = {

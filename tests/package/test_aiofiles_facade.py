@@ -7,7 +7,6 @@ import importlib
 import inspect
 import io
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from oneloop.compat import aiofiles
 from oneloop.compat.aiofiles import base, ospath, tempfile, threadpool
 from oneloop.compat.aiofiles import os as aios
 from oneloop.compat.aiofiles.threadpool import binary, text
+from tests import programs
 from tests.conftest import Reported, close_audited
 
 # What dir() shows of each module of aiofiles 25.1.0, without underscores and without what it imports.
@@ -291,11 +291,5 @@ def test_installed_facade_is_what_import_finds(tmp_path: Path) -> None:
             """
         )
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "oneloop", "run", "--replace", "aiofiles", str(program)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = programs.run_command(sys.executable, "-m", "oneloop", "run", "--replace", "aiofiles", str(program))
     assert (done.stdout, done.stderr) == ("oneloop.compat.aiofiles True True\n", "")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import signal
 import socket
 import weakref
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 import oneloop
+from tests.conftest import settle
 
 Make = Callable[[], asyncio.AbstractEventLoop]
 
@@ -36,11 +36,6 @@ class Recorder(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.data += data
-
-
-async def ticks(count: int = 4) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 def both(main: Callable[[], Any]) -> tuple[Any, Any]:
@@ -79,7 +74,7 @@ def test_handles_let_go_of_what_has_run() -> None:
         alive = weakref.ref(thing)
         handle = asyncio.get_running_loop().call_soon(thing)
         del thing
-        await ticks()
+        await settle()
         assert not handle.cancelled()
         return alive() is not None
 
@@ -106,10 +101,10 @@ def test_the_second_write_of_a_callback_may_wait_for_its_end(pair: tuple[socket.
             transport.write(b"body")
             first = theirs.recv(100)
             within.add(first)
-            await ticks()
+            await settle()
             after += first if first == b"headbody" else first + theirs.recv(100)
         transport.close()
-        await ticks()
+        await settle()
         return within, after
 
     stock, native = both(main)
@@ -129,7 +124,7 @@ def test_asking_the_transport_sends_what_waits(pair: tuple[socket.socket, socket
         assert not getattr(transport, ask)()
         received = theirs.recv(100)
         transport.close()
-        await ticks()
+        await settle()
         return received
 
     assert both(main) == (b"headbody", b"headbody")
@@ -143,7 +138,7 @@ def test_large_writes_leave_at_once(pair: tuple[socket.socket, socket.socket]) -
         transport.write(bytes(64 * 1024))
         received = theirs.recv(10)
         transport.abort()
-        await ticks()
+        await settle()
         while theirs.recv(1 << 20):
             break
         return received
@@ -170,7 +165,7 @@ def test_socket_closed_behind_the_transport_is_noticed(pair: tuple[socket.socket
             one.setblocking(False)
             other.setblocking(False)
             transport.write(b"for nobody")
-            await ticks()
+            await settle()
             for end in (one, other, theirs):
                 with pytest.raises(BlockingIOError):
                     end.recv(100)
@@ -188,7 +183,7 @@ def test_socket_operations_are_awaitable_objects(pair: tuple[socket.socket, sock
         assert asyncio.iscoroutine(operation)
         assert not inspect.iscoroutine(operation)
         task = loop.create_task(operation)
-        await ticks()
+        await settle()
         theirs.send(b"hello")
         assert await task == b"hello"
         # Dropped without a word, where a coroutine would warn.
@@ -220,7 +215,7 @@ def test_several_tasks_wait_on_one_socket(pair: tuple[socket.socket, socket.sock
     async def main() -> set[bytes]:
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(loop.sock_recv(ours, 1)) for _ in range(3)]
-        await ticks()
+        await settle()
         theirs.send(b"abc")
         return set(await asyncio.gather(*tasks))
 
@@ -234,7 +229,7 @@ def test_sock_recv_into_holds_its_buffer(pair: tuple[socket.socket, socket.socke
         loop = asyncio.get_running_loop()
         buffer = bytearray(5)
         task = loop.create_task(loop.sock_recv_into(ours, buffer))
-        await ticks()
+        await settle()
         with pytest.raises(BufferError):
             buffer.append(0)
         theirs.send(b"hello")
@@ -243,31 +238,6 @@ def test_sock_recv_into_holds_its_buffer(pair: tuple[socket.socket, socket.socke
         return buffer
 
     assert oneloop.run(main()) == b"hello!"
-
-
-def test_wakeup_descriptor_is_set_while_the_loop_runs() -> None:
-    async def main() -> int:
-        current = signal.set_wakeup_fd(-1)
-        signal.set_wakeup_fd(current)
-        return current
-
-    assert oneloop.run(main()) >= 0
-    assert signal.set_wakeup_fd(-1) == -1
-
-
-def test_wakeup_descriptor_of_the_program_stays(pair: tuple[socket.socket, socket.socket]) -> None:
-    ours, _ = pair
-
-    async def main() -> int:
-        current = signal.set_wakeup_fd(-1)
-        signal.set_wakeup_fd(current)
-        return current
-
-    signal.set_wakeup_fd(ours.fileno())
-    try:
-        assert oneloop.run(main()) == ours.fileno()
-    finally:
-        assert signal.set_wakeup_fd(-1) == ours.fileno()
 
 
 def test_numeric_addresses_need_no_thread() -> None:

@@ -76,7 +76,8 @@ NAMES = {
 
 
 def test_the_tables_name_the_same_modules() -> None:
-    assert set(modules.TARGETS) | {""} == set(NAMES)
+    # Importing this one would run a command.
+    assert set(modules.TARGETS) - {"monkey.__main__"} | {""} == set(NAMES)
 
 
 @pytest.mark.parametrize("module", sorted(NAMES))

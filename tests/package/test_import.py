@@ -8,15 +8,11 @@ from textwrap import dedent
 
 import pytest
 
+from tests import programs
+
 
 def run(program: str, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *options, "-c", dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return programs.run_command(sys.executable, *options, "-c", dedent(program))
 
 
 def test_import_loads_neither_asyncio_nor_the_native_core() -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from email.parser import BytesParser
@@ -16,22 +17,23 @@ from textwrap import dedent
 import pytest
 
 import oneloop
-from oneloop.cli import values
+from oneloop.cli import docs
 from release import archive, fallback, licences, readme
 from release.build import TARGETS, VERSIONS
 from release.elf import loaded_segments, with_equal_offsets
-from release.project import ROOT, metadata, repository, version
+from release.project import ROOT, metadata, version
 from release.stage import sdist
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_commands_name_the_documents_of_the_project() -> None:
-    assert metadata()["urls"]["Documentation"] == values.DOCUMENTS
+def test_no_address_is_that_of_a_repository_that_does_not_exist() -> None:
+    assert "urls" not in metadata()
     for name in ("check", "serve"):
-        assert (ROOT / "docs" / "reference" / f"{name}.md").exists()
         parser = importlib.import_module(f"oneloop.cli.{name}").parser()
-        assert f"{values.DOCUMENTS}/reference/{name}.md" in parser.format_help()
+        assert "://" not in parser.format_help()
+        assert f"oneloop docs reference/{name}" in " ".join(parser.format_help().split())
+        assert f"reference/{name}" in docs.pages()
 
 
 def test_version_is_stated_once() -> None:
@@ -51,15 +53,11 @@ def test_version_is_stated_once() -> None:
 
 
 def test_links_of_the_readme_work_outside_the_repository() -> None:
-    prefix = f"{repository()}/blob/v{version()}/"
-    changed = readme.with_absolute_links(README, repository(), version())
-    targets = readme.links(changed)
-    assert any(target.startswith(prefix) for target in targets)
-    for target in targets:
+    assert any(target.startswith("docs/") for target in readme.links(README))
+    changed = readme.without_relative_links(README)
+    for target in readme.links(changed):
         assert target.startswith(("https://", "#")), target
-        if target.startswith(prefix):
-            assert (ROOT / target.removeprefix(prefix).partition("#")[0]).exists(), target
-    assert readme.with_absolute_links(changed, repository(), version()) == changed
+    assert readme.without_relative_links(changed) == changed
 
 
 def test_the_plain_loop_needs_nothing_and_all_is_every_extra() -> None:
@@ -95,6 +93,8 @@ def test_every_crate_has_its_licence_in_the_file() -> None:
     for crate in crates:
         assert licences.licence_files(crate), crate["name"]
         assert f"- {crate['name']} {crate['version']}: " in text
+    # nghttp2 is inside of a crate.
+    assert "Tatsuhiro Tsujikawa" in text
 
 
 def test_a_library_keeps_its_memory_when_its_segments_move() -> None:
@@ -123,13 +123,25 @@ def test_a_library_that_is_not_elf_is_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def other_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel for other systems, from the metadata of the source distribution."""
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution."""
     pytest.importorskip("maturin")
+    return sdist(ROOT, tmp_path_factory.mktemp("source"))
+
+
+def test_source_distribution_has_the_pages_as_files(source: Path) -> None:
+    with tarfile.open(source) as tar:
+        members = {member.name.partition("/")[2]: member for member in tar}
+    for name in docs.pages():
+        assert members[f"python/oneloop/documents/{name}.md"].isreg(), name
+
+
+@pytest.fixture(scope="module")
+def other_wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel for other systems, from the metadata of the source distribution."""
     folder = tmp_path_factory.mktemp("release")
     from release.stage import licence_files, pkg_info
 
-    source = sdist(ROOT, folder)
     return fallback.build(pkg_info(source), licence_files(source), version(), folder)
 
 

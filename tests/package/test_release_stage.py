@@ -22,10 +22,11 @@ from release.build import TARGETS
 LINKS = "[a](docs/a.md#b) [b](#b) [c](mailto:x@y) [d](https://x/y) ![e](e.png)"
 
 
-def test_relative_links_become_absolute() -> None:
-    changed = readme.with_absolute_links(LINKS, "https://r", "1.2")
-    first, last = "https://r/blob/v1.2/docs/a.md#b", "https://r/blob/v1.2/e.png"
-    assert readme.links(changed) == [first, "#b", "mailto:x@y", "https://x/y", last]
+def test_relative_links_become_text() -> None:
+    changed = readme.without_relative_links(LINKS + " [`f[0]`](f.md)")
+    assert changed == "a [b](#b) [c](mailto:x@y) [d](https://x/y)  `f[0]`"
+    assert readme.links(changed) == ["#b", "mailto:x@y", "https://x/y"]
+    assert readme.without_relative_links('<picture>\n<img src="a.svg">\n</picture>\n\ntext') == "text"
 
 
 def packed(path: Path, files: dict[str, bytes]) -> Path:
@@ -86,7 +87,7 @@ def test_source_distribution_is_made_twice(tmp_path: Path, monkeypatch: pytest.M
     stage.prepare(tmp_path / "out")
     assert made == [(project.ROOT, project.BUILD / "raw"), (tmp_path / "stage", tmp_path / "out")]
     files = {file.name: file.read_text() for file in (tmp_path / "stage").iterdir() if file.is_file()}
-    links = readme.with_absolute_links(LINKS, project.repository(), project.version())
+    links = readme.without_relative_links(LINKS)
     assert files == {"README.md": links, "x": "x", licences.NAME: "of others"}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import subprocess
 import sys
 from textwrap import dedent
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 import oneloop
+from tests import programs
 
 
 async def current() -> asyncio.AbstractEventLoop:
@@ -81,13 +81,7 @@ def test_policy_makes_our_loops_and_is_asyncios() -> None:
 
 
 def run_program(program: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = programs.run_command(sys.executable, "-W", "error", "-c", dedent(program))
     assert done.stderr == ""
     return done.stdout
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Callable
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
 import oneloop
 from oneloop import compat
 from oneloop.compat import uvloop
+from tests import programs
 
 # dir(uvloop) of 0.23.0 without underscores, its modules and what is loaded on demand.
 NAMES = ["EventLoopPolicy", "Loop", "__all__", "__version__", "install", "new_event_loop", "run"]
@@ -46,6 +47,18 @@ def test_run_refuses_another_loop_as_uvloop_does(factory: Callable[[], asyncio.A
     main.close()
 
 
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [(uvloop.new_event_loop, "can't be (used in 'await' expression|awaited)"), (None, "non-uvloop event loop")],
+)
+def test_run_without_a_coroutine_is_a_type_error_as_in_uvloop(
+    factory: Callable[[], asyncio.AbstractEventLoop] | None, message: str
+) -> None:
+    nothing: Any = None
+    with pytest.raises(TypeError, match=message):
+        uvloop.run(nothing, loop_factory=factory)
+
+
 def test_run_takes_a_loop_of_a_subclass() -> None:
     class Own(uvloop.Loop):  # type: ignore[misc]
         pass
@@ -54,13 +67,7 @@ def test_run_takes_a_loop_of_a_subclass() -> None:
 
 
 def run_program(program: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = programs.run_command(sys.executable, "-c", dedent(program))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -103,7 +110,7 @@ def test_package_that_is_in_use_is_not_replaced() -> None:
 
 
 def test_unknown_name_lists_the_known() -> None:
-    known = ("aiofiles", "gevent", "httptools", "linux_aio", "uvloop")
+    known = ("aiofiles", "gevent", "httpcore", "httpcore2", "httptools", "linux_aio", "uvloop")
     with pytest.raises(ValueError, match=f"no facade for 'trio'; use one of: {', '.join(known)}"):
         compat.install("trio")
     assert known == compat.KNOWN

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import descriptors
+from tests.conftest import settle
 from tests.loops import LoopFactory
 
 HARD_CLOSE = struct.pack("ii", 1, 0)
@@ -165,10 +166,9 @@ class World:
         self.strangers: list[tuple[bytes, bytes]] = []
         self.all: list[Connection] = []
 
-    async def step(self, name: str, place: int, argument: Any) -> None:  # noqa: C901 - a table of steps
+    async def step(self, name: str, place: int, argument: Any) -> None:
         if name == "tick":
-            for _ in range(place + 1):
-                await asyncio.sleep(0)
+            await settle(place + 1)
             return
         connection = self.places.get(place)
         if name == "open":
@@ -204,8 +204,7 @@ class World:
             # A transport that closes with a queue which nobody reads would wait for ever.
             if connection.transport is not None and connection.transport.get_write_buffer_size():
                 connection.transport.abort()
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await settle()
 
 
 async def play(loop: asyncio.AbstractEventLoop, steps: list[tuple[str, int, Any]]) -> None:

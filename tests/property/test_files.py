@@ -156,7 +156,7 @@ def compare(name: str, model: Any, mine: Any) -> bool:
 def run(loop: Any, engine: str, coroutine: Any, limit: int | None) -> None:
     if engine == "mixed":
         loop._files.limit_bytes = limit
-    loop.run_until_complete(asyncio.wait_for(coroutine, 20))
+    loop.run_until_complete(asyncio.wait_for(coroutine, 100))
 
 
 @pytest.fixture(params=[*ENGINES, "mixed"])

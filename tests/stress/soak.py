@@ -1,192 +1,115 @@
-"""`make soak MINUTES=n`: mixed load for minutes; resident memory and descriptors must stay flat.
+"""`make soak HOURS=n`: mixed load for hours; memory, descriptors and threads must stay flat, every byte must be right.
 
-Servers and clients, TLS, UDP, subprocesses, timers, executors, cancellations and failures run at once and for ever.
-After a warm-up, samples are taken between rounds, when nothing is under way and the allocator has given back what it
-kept. The run fails when the least of the later half is above the least of the earlier: what leaks raises every sample,
-what an allocator happens to hold only some.
+The jobs of tests/stress/jobs.py run at once and for ever. After a warm-up, samples are taken between rounds, when
+nothing is under way and the allocator has given back what it kept. The run fails when the least of the later half is
+above the least of the earlier: what leaks raises every sample, what an allocator happens to hold only some.
+
+With `--faults` (a build with the feature), a few system calls of each round fail: then a job may see an exception, but
+not more jobs than calls have failed, and none after a fault that a program may not notice.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
-import gc
 import os
-import random
-import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
-from tests import descriptors
-from tests.certificates import client_context, server_context
 from tests.loops import FACTORIES
-from tests.protocols import Echo
-
-LIBC = ctypes.CDLL(None)
-
-# RSS may move by this much between the halves: allocators keep some pages even when asked for all (0.2 MiB were seen).
-ALLOWED_GROWTH_BYTES = 1 << 20
+from tests.stress.few_faults import FewFaults
+from tests.stress.jobs import Load, Rooms
+from tests.stress.samples import Sample, draw, growth, take
 
 
-class EchoDatagrams(asyncio.DatagramProtocol):
-    transport: Any
+class Lag:
+    """The latest that a timer was since the last look."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-
-    def datagram_received(self, data: bytes, addr: Any) -> None:
-        self.transport.sendto(data, addr)
-
-
-class Answers(asyncio.DatagramProtocol):
     def __init__(self) -> None:
-        self.answers: asyncio.Queue[bytes] = asyncio.Queue()
+        self.longest_s = 0.0
+        self.task = asyncio.ensure_future(self._measure())
 
-    def datagram_received(self, data: bytes, addr: Any) -> None:
-        self.answers.put_nowait(data)
+    async def _measure(self) -> None:
+        while True:
+            began_s = time.monotonic()
+            await asyncio.sleep(0.01)
+            self.longest_s = max(self.longest_s, time.monotonic() - began_s - 0.01)
 
-
-class Load:
-    """One round of everything against servers that live as long as the run."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.done: dict[str, int] = {}
-
-    async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.loop = loop
-        self.plain = await loop.create_server(Echo, "127.0.0.1", 0)
-        self.tls = await loop.create_server(Echo, "127.0.0.1", 0, ssl=server_context())
-        self.client_tls = client_context()
-        self.udp, _ = await loop.create_datagram_endpoint(EchoDatagrams, local_addr=("127.0.0.1", 0))
-
-    async def stop(self) -> None:
-        for server in (self.plain, self.tls):
-            server.close()
-            await server.wait_closed()
-        self.udp.close()
-        await asyncio.sleep(0.01)
-
-    async def stream(self, *, tls: bool) -> None:
-        server = self.tls if tls else self.plain
-        options: dict[str, Any] = {"ssl": self.client_tls} if tls else {}
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), **options)
-        try:
-            data = os.urandom(self.random.choice([1, 1000, 20_000, 300_000]))
-            writer.write(data)
-            assert await reader.readexactly(len(data)) == data
-        finally:
-            writer.close()
-            await writer.wait_closed()
-
-    async def aborted(self) -> None:
-        _, writer = await asyncio.open_connection(*self.plain.sockets[0].getsockname())
-        writer.write(bytes(1_000_000))
-        await asyncio.sleep(0)
-        writer.transport.abort()
-
-    async def datagrams(self) -> None:
-        transport, protocol = await self.loop.create_datagram_endpoint(
-            Answers, remote_addr=self.udp.get_extra_info("sockname")
-        )
-        try:
-            # Before Python 3.13 asyncio does not send empty datagrams.
-            for size in (0, 1, 1000, 8000) if sys.version_info >= (3, 13) else (1, 1000, 8000):
-                data = os.urandom(size)
-                transport.sendto(data)
-                assert await protocol.answers.get() == data
-        finally:
-            transport.close()
-
-    async def process(self) -> None:
-        process = await asyncio.create_subprocess_exec("cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        out, _ = await process.communicate(b"x" * 100_000)
-        assert len(out) == 100_000
-
-    async def timers(self) -> None:
-        handles = [self.loop.call_later(self.random.random(), int) for _ in range(2000)]
-        await asyncio.sleep(0.002)
-        for handle in handles:
-            handle.cancel()
-
-    async def cancelled(self) -> None:
-        task = asyncio.ensure_future(self.stream(tls=self.random.random() < 0.3))
-        for _ in range(self.random.randrange(25)):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()
-
-    async def executor(self) -> None:
-        assert await self.loop.run_in_executor(None, sum, range(1000)) == 499_500
-
-    async def round(self) -> None:
-        """A hundred jobs at once; ends when all have ended."""
-        jobs = [
-            (self.stream, {"tls": False}, 40),
-            (self.stream, {"tls": True}, 10),
-            (self.aborted, {}, 10),
-            (self.datagrams, {}, 10),
-            (self.process, {}, 4),
-            (self.timers, {}, 4),
-            (self.cancelled, {}, 20),
-            (self.executor, {}, 10),
-        ]
-        tasks = []
-        for job, options, count in jobs:
-            tasks += [asyncio.ensure_future(job(**options)) for _ in range(count)]  # type: ignore[operator]
-            self.done[job.__name__] = self.done.get(job.__name__, 0) + count
-        await asyncio.gather(*tasks)
-        await asyncio.sleep(0.05)
+    def take(self) -> float:
+        longest_s, self.longest_s = self.longest_s, 0.0
+        return longest_s
 
 
-def resident_bytes() -> int:
-    """What stays when garbage is collected and the C library has returned its free pages (malloc_trim(3), of glibc)."""
-    gc.collect()
-    if trim := getattr(LIBC, "malloc_trim", None):
-        trim(ctypes.c_size_t(0))
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def _wrong(load: Load, faults: FewFaults, happened: int) -> str:
+    """What the last round has seen that its faults do not explain."""
+    damaged, load.damaged = load.damaged, []
+    if len(damaged) <= min(happened, faults.harmful):
+        return ""
+    seen = [f"{name}: {error!r}" for name, error in damaged]
+    return f"{len(damaged)} jobs were damaged by {happened} faults ({faults.ordered}): {seen}"
 
 
-async def soak(seconds: float, seed: int) -> int:
-    load = Load(seed)
+async def _warm_up(load: Load) -> int:
+    """Until ten rounds have started no thread: pools start one when all of theirs are busy, on a busy machine later.
+
+    Returns the most threads that there were.
+    """
+    most, calm = 0, 0
+    while calm < 10:
+        await load.round()
+        threads = len(os.listdir("/proc/self/task"))
+        calm = calm + 1 if threads <= most else 0
+        most = max(most, threads)
+    return most
+
+
+async def soak(options: argparse.Namespace) -> int:
+    load = (Rooms if options.loop == "oneloop" else Load)(options.seed)
     await load.start()
     reports: list[dict[str, Any]] = []
+    problems: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
-    for _ in range(10):
-        await load.round()
-    samples: list[tuple[int, int]] = []
-    deadline = time.monotonic() + seconds
-    next_line = 0.0
-    while time.monotonic() < deadline or len(samples) < 8:
-        await load.round()
-        samples.append((resident_bytes(), len(descriptors.open_descriptors())))
-        if time.monotonic() > next_line:
-            next_line = time.monotonic() + 10
-            left = max(0, deadline - time.monotonic())
-            print(f"{left:5.0f} s left: rss {samples[-1][0] >> 10} KiB, descriptors {samples[-1][1]}", flush=True)
-    await load.stop()
+    faults = FewFaults(options.faults, options.seed)
+    lag = Lag()
+    most_threads = await _warm_up(load)
+    assert not load.damaged, load.damaged
+    samples: list[Sample] = []
+    began_s = time.monotonic()
+    deadline_s = began_s + options.minutes * 60
+    next_line_s = 0.0
+    while time.monotonic() < deadline_s or len(samples) < 8:
+        faults.begin()
+        try:
+            async with asyncio.timeout(120):
+                await load.round()
+        except TimeoutError:
+            problems.append(f"a round does not end: {faults.ordered}")
+            break
+        if wrong := _wrong(load, faults, faults.end()):
+            problems.append(wrong)
+            print(wrong, flush=True)
+        samples.append(take(began_s, lag.take()))
+        if time.monotonic() > next_line_s:
+            next_line_s = time.monotonic() + 10
+            left_s = max(0, deadline_s - time.monotonic())
+            last = samples[-1]
+            print(f"{left_s:5.0f} s left: rss {last.resident_bytes >> 10} KiB, descriptors {last.open_descriptors}, "
+                  f"threads {last.threads}, lag {last.lag_s * 1e3:.0f} ms", flush=True)  # fmt: skip
+    lag.task.cancel()
+    if not problems:
+        await load.stop()
     print("jobs done: " + ", ".join(f"{name} {count}" for name, count in load.done.items()))
-    return judge(samples, reports)
+    print(f"{load.rounds} rounds, {faults.happened} faults, {getattr(load, 'reloads', 0)} reloads")
+    if options.picture:
+        draw(samples, options.picture)
+    return judge(samples, [] if faults.rate else reports, problems, most_threads)
 
 
-def judge(samples: list[tuple[int, int]], reports: list[dict[str, Any]]) -> int:
-    half = len(samples) // 2
-    memory = [min(sample[0] for sample in part) for part in (samples[:half], samples[half:])]
-    open_fds = [min(sample[1] for sample in part) for part in (samples[:half], samples[half:])]
-    growth = memory[1] - memory[0]
-    print(f"{len(samples)} samples: rss {memory[0] / 2**20:.1f} MiB, then {memory[1] / 2**20:.1f} MiB; "
-          f"descriptors {open_fds[0]}, then {open_fds[1]}")  # fmt: skip
-    problems = []
-    if growth > ALLOWED_GROWTH_BYTES:
-        problems.append(f"resident memory grew by {growth / 2**20:.1f} MiB")
-    if open_fds[1] > open_fds[0]:
-        problems.append("descriptors grew")
+def judge(samples: list[Sample], reports: list[dict[str, Any]], problems: list[str], most_threads: int = 0) -> int:
+    """Print what is wrong and return the exit status. `reports`: unexpected calls of the exception handler."""
+    problems = [*problems, *growth(samples, most_threads)]
     if reports:
         problems.append(f"the exception handler was called {len(reports)} times, first: {reports[0]}")
     for problem in problems:
@@ -198,11 +121,17 @@ def judge(samples: list[tuple[int, int]], reports: list[dict[str, Any]]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.stress.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--hours", type=float, default=0.0, help="beside the minutes")
     parser.add_argument("--loop", choices=list(FACTORIES), default="oneloop")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", type=int, default=0, help="so many system calls of each round fail")
+    parser.add_argument("--picture", type=Path, help="write the figures as an SVG picture")
     arguments = parser.parse_args()
+    arguments.minutes += 60 * arguments.hours
+    if arguments.faults and not FewFaults.is_there():
+        parser.error("--faults needs an extension that scripts/build-faults.sh has built")
     with asyncio.Runner(loop_factory=FACTORIES[arguments.loop]) as runner:
-        return runner.run(soak(arguments.minutes * 60, arguments.seed))
+        return runner.run(soak(arguments))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import resource
 import sys
 from typing import Any
 
+import pytest
+
 from tests.programs import ROOT
 
 WANTED = 20_000
@@ -106,12 +108,13 @@ async def serve_many(loop: asyncio.AbstractEventLoop, count: int) -> None:
                 process._transport.close()  # type: ignore[attr-defined]
 
 
+@pytest.mark.time_limit(180)
 def test_many_connections(loop: asyncio.AbstractEventLoop) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(WANTED, hard - SPARE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         print(f"{count} connections")
-        loop.run_until_complete(asyncio.wait_for(serve_many(loop, count), 110))
+        loop.run_until_complete(asyncio.wait_for(serve_many(loop, count), 170))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

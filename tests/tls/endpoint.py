@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from tests.conftest import settle
 from tests.protocols import Recorder
 from tests.tls.authority import HOST, Authority
 from tests.transport.conftest import socket_pair
@@ -183,7 +184,6 @@ async def happens(is_so: Callable[[], bool], turns: int = 100) -> bool:
 
 async def settled(turns: int = 10) -> None:
     """What ends by itself ends."""
-    for _ in range(turns):
-        await asyncio.sleep(0)
+    await settle(turns)
     await asyncio.sleep(0.001)
     await asyncio.sleep(0)

@@ -18,7 +18,7 @@ import pytest
 
 from tests.programs import ROOT
 
-ENDS_IN_S = 20.0
+ENDS_IN_S = 60.0
 """After SIGTERM; then a program is killed."""
 
 FOLDER = Path(__file__).parent / "peers"

@@ -133,3 +133,37 @@ async def test_callbacks_that_fail(
         (context,) = reported.take()
         assert context["exception"] is error
         assert protocol.calls.count("connection_lost") == 1
+
+
+@pytest.mark.parametrize("kind", ["buffered", "plain"])
+async def test_get_buffer_that_changes_the_protocol(
+    loop: asyncio.AbstractEventLoop, authority: Authority, kind: str
+) -> None:
+    """A new protocol with a buffer is told about the bytes in the old one's; one without is not."""
+    told: list[tuple[str, int]] = []
+
+    class Other(BufferedRecorder):
+        def buffer_updated(self, nbytes: int) -> None:
+            told.append(("new", nbytes))
+
+    other = Other() if kind == "buffered" else Recorder()
+
+    class Leaving(BufferedRecorder):
+        is_leaving = False
+
+        def get_buffer(self, sizehint: int) -> Any:
+            if self.is_leaving:
+                self.transport.set_protocol(other)
+            return memoryview(self.buffer)
+
+        def buffer_updated(self, nbytes: int) -> None:
+            told.append(("old", nbytes))
+
+    async with connected(authority, Recorder, Leaving) as (transport, _, receiving, protocol):
+        protocol.is_leaving = True
+        transport.write(b"0123456789")
+        while not told:
+            await asyncio.sleep(0)
+        assert told == [("new" if kind == "buffered" else "old", 10)]
+        receiving.abort()
+        await other.wait_lost()

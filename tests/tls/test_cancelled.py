@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import settle
 from tests.protocols import Echo, Recorder
 from tests.tls.authority import HOST, Authority
 from tests.tls.endpoint import connected, settled
@@ -21,8 +22,7 @@ MOST = 60
 async def cancelled_after(turns: int, making: Coroutine[Any, Any, Any]) -> tuple[asyncio.Task[Any], bool]:
     """The task, cancelled after so many turns of the loop, at its end; and whether it was still under way then."""
     task = asyncio.get_running_loop().create_task(making)
-    for _ in range(turns):
-        await asyncio.sleep(0)
+    await settle(turns)
     was_under_way = not task.done()
     task.cancel()
     await asyncio.wait([task])
@@ -188,8 +188,7 @@ async def test_the_program_ends_in_the_middle(loop: asyncio.AbstractEventLoop, a
                 loop.create_connection(Recorder, sock=theirs, ssl=authority.client_context(), server_hostname=HOST)
             ),
         ]
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        await settle(turns)
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

@@ -7,13 +7,11 @@ import contextvars
 import gc
 import logging
 import ssl
-import warnings
 import weakref
 from typing import Any
 
 import pytest
 
-from tests.loops import LoopFactory
 from tests.protocols import Recorder
 from tests.tls.authority import HOST, Authority
 from tests.tls.endpoint import connected, facing, settled
@@ -153,29 +151,6 @@ async def test_debug_logs(
     loop.set_debug(False)
     for part in ("starts SSL handshake", "SSL handshake took", "received EOF", "SSL handshake failed"):
         assert any(part in message for message in caplog.messages), (part, caplog.messages)
-
-
-def test_a_transport_that_is_dropped_unclosed(loop_factory: LoopFactory, authority: Authority) -> None:
-    """It says so when it goes, as plain transports do, and its descriptor goes with it."""
-    loop = loop_factory()
-
-    async def make() -> Any:
-        ours, theirs = socket_pair("tcp")
-        accepting = loop.create_task(loop.connect_accepted_socket(Recorder, theirs, ssl=authority.server_context()))
-        transport, _ = await loop.create_connection(
-            Recorder, sock=ours, ssl=authority.client_context(), server_hostname=HOST
-        )
-        accepted, _ = await accepting
-        return transport, accepted
-
-    kept = loop.run_until_complete(make())
-    loop.close()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        del kept
-        gc.collect()
-    said = [str(warning.message) for warning in caught if warning.category is ResourceWarning]
-    assert len([text for text in said if "unclosed transport" in text]) >= 2, said
 
 
 async def test_a_transport_that_was_closed_is_free(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:

@@ -190,7 +190,7 @@ async def test_resuming_delivers_in_a_later_tick(
         assert await reader.wait_received(4) == b"data"
 
 
-@pytest.mark.time_limit(60)
+@pytest.mark.time_limit(180)
 @pytest.mark.parametrize("factory", [Recorder, ViewRecorder])
 async def test_much_in_both_directions_at_once(
     loop: asyncio.AbstractEventLoop, authority: Authority, version: str, factory: Any
@@ -207,7 +207,7 @@ async def test_much_in_both_directions_at_once(
         assert accepted.get_write_buffer_size() == 0
 
 
-@pytest.mark.time_limit(60)
+@pytest.mark.time_limit(180)
 async def test_an_echo_of_much(loop: asyncio.AbstractEventLoop, authority: Authority, version: str) -> None:
     """With back-pressure from one end to the other: an echo that pauses reading while it cannot write."""
 

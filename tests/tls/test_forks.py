@@ -32,7 +32,7 @@ async def main():
     transport.write(bytes(3_000_000))
     await asyncio.sleep(0)
     transport.write(b"kept" * 10)
-    assert transport.get_write_buffer_size() == 40
+    assert transport.get_write_buffer_size() >= 40
     pid = os.fork()
     if pid == 0:
         {child}

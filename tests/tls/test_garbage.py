@@ -22,6 +22,7 @@ import pytest
 
 from oneloop import testing
 from tests import descriptors
+from tests.conftest import settle
 from tests.protocols import Recorder
 from tests.tls.authority import HOST, Authority
 from tests.tls.buffers import ViewRecorder
@@ -212,8 +213,7 @@ async def test_a_peer_that_speaks_slowly(
             for start in range(0, len(data), piece):
                 theirs.send(data[start : start + piece])
                 await asyncio.sleep(0)
-            for _ in range(4):
-                await asyncio.sleep(0)
+            await settle(4)
             with contextlib.suppress(BlockingIOError):
                 peer.incoming.write(theirs.recv(BLOCK))
         transport, protocol = task.result()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.ports import free_port
 from tests.protocols import Echo, Recorder
 from tests.tls import foreign
 from tests.tls.authority import HOST, Authority
@@ -126,7 +127,7 @@ async def test_a_page_of_openssl(
     """`s_server -HTTP` sends a file and closes."""
     (tmp_path / "page").write_bytes(content(2_000_000))
     program = foreign.needed("openssl", "s_server")
-    port = openssl.free_port()
+    port = free_port()
     command = [program, "s_server", "-HTTP", "-accept", f"127.0.0.1:{port}", "-cert", str(authority.server)]
     command += ["-key", str(authority.server)]
     with foreign.started(command, folder=tmp_path) as process:

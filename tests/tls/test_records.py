@@ -259,17 +259,23 @@ async def test_a_second_close_lets_go_of_the_context(loop: asyncio.AbstractEvent
         assert transport.get_read_buffer_size() == 0
 
 
+async def test_its_type_has_the_name_of_asyncios(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
+    """Programs look for "SSL" in it (aiosmtplib's tests)."""
+    async with facing(authority) as (transport, _protocol, _endpoint):
+        assert type(transport).__name__ == "_SSLProtocolTransport"
+
+
 @pytest.mark.oneloop_only("it is oneloop's")
 async def test_it_says_what_it_is(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
     async with facing(authority) as (transport, _protocol, _endpoint):
         assert isinstance(transport, asyncio.Transport)
         assert isinstance(transport, sslproto._SSLProtocolTransport)  # type: ignore[attr-defined]
         assert "ssl" in transport.__class__.__name__.lower()
-        assert repr(transport).startswith("<TlsTransport Wrapped over <StreamTransport fd=")
+        assert repr(transport).startswith("<_SSLProtocolTransport Wrapped over <StreamTransport fd=")
         transport.abort()
-        assert repr(transport).startswith("<TlsTransport closing Unwrapped over ")
+        assert repr(transport).startswith("<_SSLProtocolTransport closing Unwrapped over ")
         await settled()
-        assert repr(transport) == "<TlsTransport closing Unwrapped over nothing>"
+        assert repr(transport) == "<_SSLProtocolTransport closing Unwrapped over nothing>"
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 5, 6, 100])

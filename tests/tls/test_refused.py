@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import settle
 from tests.protocols import Recorder
 from tests.tls.authority import HOST, Authority, pinned
 from tests.tls.endpoint import Endpoint, facing, happens, settled
@@ -111,6 +112,18 @@ def described(error: BaseException | None) -> Any:
     return type(error), error.args, error.reason, error.library, verification
 
 
+def begin(
+    loop: asyncio.AbstractEventLoop, server: ssl.SSLContext, client: ssl.SSLContext, server_side: bool
+) -> tuple[asyncio.Task[Any], Endpoint]:
+    """Begin a handshake of a connection of ours. Return its task and the peer's end."""
+    ours, theirs = socket_pair("tcp")
+    if server_side:
+        accepting = loop.connect_accepted_socket(Recorder, ours, ssl=server)
+        return loop.create_task(accepting), Endpoint(theirs, client)
+    connecting = loop.create_connection(Recorder, sock=ours, ssl=client, server_hostname=HOST)
+    return loop.create_task(connecting), Endpoint(theirs, server, server_side=True)
+
+
 @pytest.mark.parametrize("server_side", [True, False], ids=["server", "client"])
 @pytest.mark.parametrize("case", CASES)
 async def test_our_side_gets_the_error_of_ssl(
@@ -123,20 +136,13 @@ async def test_our_side_gets_the_error_of_ssl(
     server, client = case(authority)
     errors = reference(server, client)
     expected = errors[0] if server_side else errors[1]
-    ours, theirs = socket_pair("tcp")
-    if server_side:
-        making: Any = loop.connect_accepted_socket(Recorder, ours, ssl=server)
-        endpoint = Endpoint(theirs, client)
-    else:
-        making = loop.create_connection(Recorder, sock=ours, ssl=client, server_hostname=HOST)
-        endpoint = Endpoint(theirs, server, server_side=True)
-    task = loop.create_task(making)
+    task, endpoint = begin(loop, server, client, server_side)
     shaking = loop.create_task(endpoint.shake_hands())
     await asyncio.wait([task])
     if not await happens(shaking.done):
         shaking.cancel()
         await asyncio.wait([shaking])
-    theirs.close()
+    endpoint.sock.close()
     assert expected is not None, "this case does not fail"
     assert described(task.exception()) == described(expected)
     if not shaking.cancelled():
@@ -157,15 +163,8 @@ async def test_the_peer_is_told_by_an_alert(
     server, client = case(authority)
     errors = reference(server, client)
     expected = errors[1] if server_side else errors[0]
-    ours, theirs = socket_pair("tcp")
-    with theirs:
-        if server_side:
-            making: Any = loop.connect_accepted_socket(Recorder, ours, ssl=server)
-            endpoint = Endpoint(theirs, client)
-        else:
-            making = loop.create_connection(Recorder, sock=ours, ssl=client, server_hostname=HOST)
-            endpoint = Endpoint(theirs, server, server_side=True)
-        task = loop.create_task(making)
+    task, endpoint = begin(loop, server, client, server_side)
+    with endpoint.sock:
         with pytest.raises(ssl.SSLError) as caught:
             await endpoint.shake_hands()
             await endpoint.receive(1)
@@ -191,6 +190,29 @@ async def test_an_upgrade_that_fails_ends_the_connection(
         assert await protocol.wait_lost() is caught.value
         assert protocol.calls == ["connection_made", "connection_lost"]
         await settled()
+
+
+@pytest.mark.parametrize("end", ["close", "abort"])
+@pytest.mark.parametrize("turns", [None, 0, 1, 2], ids=["before", "0", "1", "2"])
+async def test_an_upgrade_of_a_transport_that_the_program_closes_returns_none(
+    loop: asyncio.AbstractEventLoop, authority: Authority, end: str, turns: int | None
+) -> None:
+    """As in asyncio; aiohttp, for one, makes an error of it."""
+    ours, theirs = socket_pair("tcp")
+    with theirs:
+        plain, protocol = await loop.create_connection(Recorder, sock=ours)
+        upgrade = loop.start_tls(plain, protocol, authority.client_context(), server_hostname=HOST)
+        if turns is None:
+            getattr(plain, end)()
+            assert await upgrade is None
+        else:
+            task = loop.create_task(upgrade)
+            await settle(turns + 1)
+            getattr(plain, end)()
+            assert await task is None
+        await settled()
+        # An end that began before the upgrade is the plain connection's.
+        assert protocol.calls == ["connection_made", *(["connection_lost"] if turns is None else [])]
 
 
 async def test_the_name_is_in_the_text(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.protocols import Recorder
+from tests.ports import free_port
+from tests.protocols import Recorder, keeping
 from tests.tls import foreign
 from tests.tls.authority import HOST, Authority
 from tests.tls.endpoint import settled
@@ -81,12 +82,7 @@ async def test_a_client_asks(
     context = authority.server_context(version)
     context.options |= ALLOW_CLIENT_RENEGOTIATION
     made: list[Server] = []
-
-    def factory() -> Server:
-        made.append(Server())
-        return made[-1]
-
-    server = await loop.create_server(factory, "127.0.0.1", 0, ssl=context)
+    server = await loop.create_server(keeping(made, Server), "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
 
     def client() -> None:
@@ -113,12 +109,7 @@ async def test_a_client_asks(
 async def test_a_client_may_not_ask(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
     """OpenSSL refuses by a warning, upon which `s_client` gives up; the server serves on."""
     made: list[Server] = []
-
-    def factory() -> Server:
-        made.append(Server())
-        return made[-1]
-
-    server = await loop.create_server(factory, "127.0.0.1", 0, ssl=authority.server_context("1.2"))
+    server = await loop.create_server(keeping(made, Server), "127.0.0.1", 0, ssl=authority.server_context("1.2"))
     port = server.sockets[0].getsockname()[1]
 
     def client() -> None:
@@ -149,7 +140,7 @@ async def test_a_server_asks(
     loop: asyncio.AbstractEventLoop, authority: Authority, version: str, command: bytes
 ) -> None:
     """While our client writes, too: what it writes meanwhile arrives, in order."""
-    port = openssl.free_port()
+    port = free_port()
     arguments = ["s_server", "-accept", f"127.0.0.1:{port}", "-cert", str(authority.server)]
     arguments += ["-key", str(authority.server)]
     with talking(*arguments) as talk:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from oneloop import tls
+from tests.conftest import settle
 from tests.protocols import BufferedRecorder, Echo, Recorder
 from tests.tls.authority import HOST, VERSIONS, Authority
 from tests.tls.pair import connected
@@ -231,8 +232,7 @@ async def test_a_paused_reader_misses_nothing(loop: asyncio.AbstractEventLoop, a
         pair.server.transport.pause_reading()
         data = os.urandom(2_000_000)
         pair.client.transport.write(data)
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await settle(50)
         assert not pair.server.protocol.received
         pair.server.transport.resume_reading()
         assert await pair.server.protocol.wait_received(len(data)) == data

@@ -13,6 +13,7 @@ import pytest
 
 import oneloop
 from tests import descriptors
+from tests.conftest import settle
 from tests.protocols import Recorder
 
 KINDS = ("unix", "tcp")
@@ -53,8 +54,7 @@ def connect(kind: str) -> Connect:
             # Stock asyncio cannot abort what closed itself after its queue left.
             if not transport.is_closing() or transport.get_write_buffer_size():
                 transport.abort()
-            for _ in range(3):
-                await asyncio.sleep(0)
+            await settle(3)
 
     return connected
 
@@ -70,7 +70,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Any]:
 
     def runner(main: Callable[..., Any], *, errors_expected: int = 0) -> Any:
         try:
-            result = loop.run_until_complete(asyncio.wait_for(main(), 20))
+            result = loop.run_until_complete(asyncio.wait_for(main(), 60))
             loop.run_until_complete(asyncio.sleep(0))
         finally:
             loop.close()
@@ -85,3 +85,13 @@ def run(request: pytest.FixtureRequest) -> Iterator[Any]:
     gc.collect()
     left = descriptors.opened_since(before)
     assert not left, left
+
+
+ALL = b"one,two,three"
+"""What `write_all` writes."""
+
+
+def write_all(transport: Any) -> None:
+    transport.write(b"one,")
+    transport.write(bytearray(b"two,"))
+    transport.writelines([b"thr", b"ee"])

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from tests.conftest import settle
+
 Action = Callable[[], Any]
 
 
@@ -133,6 +135,5 @@ async def run_in(place: str, action: Action) -> Any:
 
     await PLACES[place](act)
     result = await done
-    for _ in range(4):
-        await asyncio.sleep(0)
+    await settle(4)
     return result

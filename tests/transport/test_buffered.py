@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.protocols import BufferedRecorder
+from tests.protocols import BufferedRecorder, Recorder
 from tests.transport.conftest import Connect
 
 
@@ -91,3 +91,45 @@ async def test_the_buffer_is_free_between_reads(loop: asyncio.AbstractEventLoop,
         data = os.urandom(10_000)
         await loop.sock_sendall(peer, data)
         assert await protocol.wait_received(len(data)) == data
+
+
+class Leaving(BufferedRecorder):
+    """Puts another protocol into its place while it is asked for its buffer."""
+
+    def __init__(self, other: asyncio.BaseProtocol) -> None:
+        super().__init__(100)
+        self.other = other
+
+    def get_buffer(self, sizehint: int) -> Any:
+        self.transport.set_protocol(self.other)
+        return super().get_buffer(sizehint)
+
+
+async def test_get_buffer_that_changes_the_protocol(loop: asyncio.AbstractEventLoop, connect: Connect) -> None:
+    """The bytes are in the old one's buffer, but the new one is told, and answers for the connection from there on."""
+    told: list[int] = []
+
+    class Other(BufferedRecorder):
+        def buffer_updated(self, nbytes: int) -> None:
+            told.append(nbytes)
+
+    other = Other(100)
+    async with connect(lambda: Leaving(other)) as (transport, protocol, peer):
+        await loop.sock_sendall(peer, b"0123456789")
+        while not told:
+            await asyncio.sleep(0)
+        assert told == [10]
+        assert protocol.buffer[:10] == b"0123456789"
+        assert not protocol.received
+        transport.abort()
+        await other.wait_lost()
+
+
+async def test_get_buffer_that_changes_the_kind_of_protocol(
+    loop: asyncio.AbstractEventLoop, connect: Connect, reported: Any
+) -> None:
+    other = Recorder()
+    async with connect(lambda: Leaving(other)) as (_transport, _protocol, peer):
+        await loop.sock_sendall(peer, b"0123456789")
+        assert isinstance(await other.wait_lost(), AttributeError)
+        reported.take_one(AttributeError)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import cancelled, settle
 from tests.protocols import Echo, Recorder
 from tests.transport.conftest import socket_pair
 
@@ -128,8 +129,7 @@ async def test_connection_made_that_raises(loop: asyncio.AbstractEventLoop, repo
     reported.take_one(LookupError)
     transport.abort()
     theirs.close()
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await settle(3)
 
 
 async def test_unix(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
@@ -165,13 +165,7 @@ async def test_cancelling_a_connection_at_every_step(loop: asyncio.AbstractEvent
         # Not with happy eyeballs: the staggered_race of several of the supported Python versions loses cancellations.
         for options in ({}, {"local_addr": ("127.0.0.1", 0)}):
             for steps in range(12):
-                task: asyncio.Task[Any] = loop.create_task(
-                    loop.create_connection(Recorder, "127.0.0.1", port, **options)  # type: ignore[arg-type]
-                )
-                for _ in range(steps):
-                    await asyncio.sleep(0)
-                task.cancel()
-                await asyncio.wait([task])
+                task = await cancelled(loop.create_connection(Recorder, "127.0.0.1", port, **options), steps)
                 if not task.cancelled():
                     task.result()[0].abort()
         for _ in range(5):
@@ -182,11 +176,7 @@ async def test_cancelling_a_connection_at_every_step(loop: asyncio.AbstractEvent
 @pytest.mark.parametrize("hosts", [["127.0.0.1"], ["127.0.0.1", "localhost"]], ids=["numeric", "resolved"])
 async def test_cancelling_a_server_at_every_step(loop: asyncio.AbstractEventLoop, hosts: list[str]) -> None:
     for steps in range(8):
-        task = loop.create_task(loop.create_server(Echo, hosts, 0))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
+        task = await cancelled(loop.create_server(Echo, hosts, 0), steps)
         if not task.cancelled() and task.exception() is None:
             task.result().close()
         await asyncio.sleep(0.001)
@@ -205,11 +195,7 @@ async def test_cancelling_streams_at_every_step(loop: asyncio.AbstractEventLoop)
 
     async with await loop.create_server(Echo, "127.0.0.1", 0) as server:
         for steps in range(30):
-            task = loop.create_task(whole(server.sockets[0].getsockname()[1]))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
+            task = await cancelled(whole(server.sockets[0].getsockname()[1]), steps)
             assert task.cancelled() or task.exception() is None
         for _ in range(5):
             await asyncio.sleep(0.001)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.certificates import HOST, client_context, server_context
+from tests.conftest import settle
 from tests.protocols import Recorder
 from tests.transport.conftest import socket_pair
 
@@ -165,8 +166,7 @@ async def test_connections_of_a_server(loop: asyncio.AbstractEventLoop, tls: boo
             assert who == "server"
             assert protocol.seen["connection_made"] == "server"
             assert protocol.seen["data_received"].split()[-1] in ("server", "connection_made")
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await settle()
 
 
 async def test_streams_of_a_tls_server(loop: asyncio.AbstractEventLoop) -> None:
@@ -194,8 +194,7 @@ async def test_streams_of_a_tls_server(loop: asyncio.AbstractEventLoop) -> None:
         writer.close()
         await writer.wait_closed()
         await ended
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await settle()
     assert seen == ["server"]
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.ipv6 import NEEDS_IPV6
 from tests.transport.datagrams import Echo, Recorder, bound, endpoint, finish
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 OURS_SENDS_EMPTY, STOCK_SENDS_EMPTY = sys.version_info >= (3, 12), sys.version_info >= (3, 13)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=NEEDS_IPV6)])
 @pytest.mark.parametrize("connected", [False, True])
 def test_echo(run: Any, host: str, connected: bool) -> None:
     async def main() -> None:
@@ -65,6 +66,7 @@ def test_names_are_resolved(run: Any) -> None:
     run(main)
 
 
+@NEEDS_IPV6
 def test_ipv6_flow_and_scope(run: Any) -> None:
     async def main() -> None:
         server, echo = await endpoint(Echo, local_addr=("::1", 0))
@@ -202,6 +204,33 @@ def test_empty_datagram_is_received(run: Any) -> None:
         received = await recorder.wait_received(1)
         assert received[0][0] == b""
         await finish(recorder)
+
+    run(main)
+
+
+def test_arguments_by_position_and_by_name(run: Any) -> None:
+    async def main() -> None:
+        server, echo = await endpoint(Echo, local_addr=("127.0.0.1", 0))
+        address = server.get_extra_info("sockname")
+        client, recorder = await endpoint(local_addr=("127.0.0.1", 0))
+        client.sendto(b"one", address)
+        client.sendto(b"two", addr=address)
+        client.sendto(addr=address, data=b"three")
+        wrong: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+            ((), {}),
+            ((), {"addr": address}),
+            ((b"", address, 1), {}),
+            ((b"", address), {"port": 1}),
+            ((b"",), {"data": b""}),
+            ((b"", address), {"addr": address}),
+        ]
+        for args, kwargs in wrong:
+            with pytest.raises(TypeError, match="sendto"):
+                client.sendto(*args, **kwargs)
+        client.sendto(b"after", address)
+        received = await recorder.wait_received(4)
+        assert [data for data, _ in received] == [b"one", b"two", b"three", b"after"]
+        await finish(recorder, echo)
 
     run(main)
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.ipv6 import NEEDS_IPV6
+
 
 class Recorder(asyncio.DatagramProtocol):
     def __init__(self) -> None:
@@ -53,7 +55,7 @@ async def closed(*endpoints: tuple[Any, Recorder]) -> None:
         assert protocol.calls.count("connection_lost") == 1
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=NEEDS_IPV6)])
 async def test_unconnected(loop: asyncio.AbstractEventLoop, host: str) -> None:
     one, two = await endpoint(local_addr=(host, 0)), await endpoint(local_addr=(host, 0))
     addresses = [each[0].get_extra_info("sockname") for each in (one, two)]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import settle
 from tests.protocols import Echo, Recorder
 from tests.transport.conftest import Connect, socket_pair
 
@@ -158,8 +159,7 @@ async def test_ends_that_raise(loop: asyncio.AbstractEventLoop, connect: Connect
             await asyncio.sleep(0.001)
         if call == "eof_received":
             assert isinstance(await protocol.wait_lost(), LookupError)
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await settle(3)
         reported.take_one(LookupError)
 
 
@@ -178,8 +178,7 @@ async def test_flow_control_that_raises(
         total = 0
         while total < 5_000_000:
             total += len(await loop.sock_recv(peer, 1 << 20))
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await settle(3)
         context = reported.take_one(LookupError)
         assert context["message"] == f"protocol.{call}() failed"
         assert "connection_lost" not in protocol.calls

@@ -103,6 +103,19 @@ async def taken(transport: asyncio.Transport) -> None:
         await asyncio.sleep(0)
 
 
+async def result_of(wait: Awaitable[bytes], transport: asyncio.Transport) -> object:
+    """What a reader gives, or that it waits for more than has been sent."""
+    reading = asyncio.ensure_future(wait)
+    for _ in range(10):
+        await taken(transport)
+        await asyncio.sleep(0)
+    reading.cancel()
+    try:
+        return await reading
+    except (asyncio.CancelledError, ValueError, asyncio.IncompleteReadError) as error:
+        return repr(error)
+
+
 async def follow_script(script: list[tuple[str, int]], protocol_class: Any, limit: int) -> list[object]:
     """What a reader gives, and in which state it is, step by step."""
     loop = asyncio.get_running_loop()
@@ -114,10 +127,7 @@ async def follow_script(script: list[tuple[str, int]], protocol_class: Any, limi
                 await loop.sock_sendall(peer, (letters * (count // len(letters) + 1))[:count])
             else:
                 wait: Awaitable[bytes] = reader.readline() if step == "readline" else getattr(reader, step)(count)
-                try:
-                    log.append((step, await asyncio.wait_for(wait, 0.02)))
-                except (TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
-                    log.append((step, repr(error)))
+                log.append((step, await result_of(wait, transport)))
             await taken(transport)
             log.append((len(reader._buffer), reader._paused, transport.is_reading(), reader._waiter))
         peer.shutdown(socket.SHUT_WR)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import settle
 from tests.peers import Peer, connect
 from tests.protocols import Recorder
 from tests.transport.conftest import socket_pair
@@ -45,11 +46,6 @@ async def opened(kind: str) -> tuple[Any, Everything, Any, Any]:
     return (*made, ours, theirs)
 
 
-async def ticks(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
 def write(kind: str, transport: Any) -> None:
     if kind == "datagram":
         transport.sendto(b"for nobody")
@@ -70,7 +66,7 @@ async def test_a_descriptor_that_is_closed_behind_a_transport(
     for end in ends:
         end_by(end, kind, transport)
     await protocol.wait_lost()
-    await ticks()
+    await settle()
     assert protocol.calls.count("connection_lost") == 1
     theirs.close()
     reported.take()
@@ -115,10 +111,10 @@ async def test_the_next_owner_of_a_number_is_left_alone(
     with next_ours, next_theirs:
         for end in ends:
             end_by(end, kind, transport)
-        await ticks()
+        await settle()
         transport.close()
         await protocol.wait_lost()
-        await ticks()
+        await settle()
         assert protocol.calls.count("connection_lost") == 1
         with pytest.raises(BlockingIOError):
             next_theirs.recv(100)
@@ -141,7 +137,7 @@ async def test_a_number_that_goes_on_before_connection_lost(
     next_ours, next_theirs = pair_at(number)
     transport, next_protocol = await loop.create_connection(Recorder, sock=next_ours)
     await protocol.wait_lost()
-    await ticks()
+    await settle()
     assert protocol.calls.count("connection_lost") == 1
     next_theirs.send(b"hello")
     assert await next_protocol.wait_received(5) == b"hello"
@@ -188,7 +184,7 @@ def test_an_interrupt_out_of_pause_writing(
     for transport, peer in ((first, first_peer), (second, second_peer)):
         transport.close()
         peer.close()
-    loop.run_until_complete(ticks())
+    loop.run_until_complete(settle())
     if loop_name == "asyncio":
         reported.take()  # its empty queue is still watched: "Data should not be empty"
 
@@ -229,7 +225,7 @@ def test_an_interrupt_out_of_resume_writing(
         assert transport.get_write_buffer_size() == 0
         transport.close()
         peer.close()
-    loop.run_until_complete(ticks())
+    loop.run_until_complete(settle())
     if loop_name == "asyncio":
         reported.take()  # as above
 
@@ -266,11 +262,11 @@ async def test_connection_lost_comes_once_in_all_orders(
         transport, protocol, peer = await connect(kind)
         for step in (first, *rest):
             take_step(step, transport, peer)
-            await ticks(pauses)
+            await settle(pauses)
         peer.close()
         transport.abort() if not transport.is_closing() or transport.get_write_buffer_size() else None
         await protocol.wait_lost()
-        await ticks()
+        await settle()
         assert protocol.calls.count("connection_lost") == 1, (first, rest)
         assert protocol.calls.count("connection_made") == 1
         assert protocol.calls[-1] == "connection_lost", (first, rest)
@@ -300,7 +296,7 @@ async def test_connection_lost_comes_with_the_last_byte(loop: asyncio.AbstractEv
     while data := await loop.sock_recv(peer.end, 1 << 20):
         total += len(data)
     await protocol.wait_lost()
-    await ticks()
+    await settle()
     assert total == 1_000_000
     assert order == ["resume_writing", "connection_lost", "scheduled by resume_writing"]
     peer.close()

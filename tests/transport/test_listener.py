@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import logging
 import os
 import resource
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests import programs
+from tests.ipv6 import NEEDS_IPV6
 from tests.protocols import Echo, Recorder
 
 
@@ -105,6 +107,7 @@ async def test_a_closed_transport_still_knows_its_names(loop: asyncio.AbstractEv
     assert (transport.get_extra_info("sockname"), transport.get_extra_info("peername")) == names
 
 
+@NEEDS_IPV6
 async def test_several_hosts_share_one_port(loop: asyncio.AbstractEventLoop) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -223,6 +226,49 @@ async def test_closing_clients(loop: asyncio.AbstractEventLoop, way: str) -> Non
     await server.wait_closed()
     for _, protocol in clients:
         await protocol.wait_lost()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="close_clients came with Python 3.13")
+@pytest.mark.parametrize("way", ["close_clients", "abort_clients"])
+async def test_closing_clients_that_have_not_begun(loop: asyncio.AbstractEventLoop, way: str) -> None:
+    """Their protocols are told the beginning before the end."""
+    told: list[list[str]] = []
+
+    class Second(asyncio.Protocol):
+        def __init__(self) -> None:
+            if told:
+                getattr(server, way)()
+            self.told: list[str] = []
+            told.append(self.told)
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.told.append(f"made, closing: {transport.is_closing()}")
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.told.append(f"lost: {exc}")
+
+    async with await loop.create_server(Second, "127.0.0.1", 0) as server:
+        with socket.create_connection(address_of(server)), socket.create_connection(address_of(server)):
+            for _ in range(8):
+                await asyncio.sleep(0.001)
+    assert told[0] == ["made, closing: True", "lost: None"]
+
+
+@pytest.mark.oneloop_only("stock asyncio tells it, which raises")
+async def test_a_closed_server_is_not_told_of_the_end_of_what_it_refused(loop: Any) -> None:
+    """A TLS connection may be accepted when its server has just been closed."""
+    told: list[Any] = []
+    loop.set_exception_handler(lambda _, context: told.append(context))
+    server = await loop.create_server(Echo, "127.0.0.1", 0)
+    server.close()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        with pytest.warns(ResourceWarning), pytest.raises(AssertionError):
+            loop._make_socket_transport(ours, Echo(), server=server)
+        gc.collect()
+        await asyncio.sleep(0.001)
+    assert told == []
 
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="keep_alive came with Python 3.13")
@@ -500,7 +546,8 @@ def test_all_that_waited_are_served_whatever_the_first_one_does(loop: asyncio.Ab
 
     async def serve() -> None:
         await server.start_serving()
-        await asyncio.sleep(0.05)
+        while len(made) < len(clients):
+            await asyncio.sleep(0.001)
 
     task = loop.create_task(serve())
     if ends_by == "interrupt":
@@ -508,7 +555,7 @@ def test_all_that_waited_are_served_whatever_the_first_one_does(loop: asyncio.Ab
             loop.run_until_complete(task)
     loop.run_until_complete(task)
     for client in clients:
-        client.settimeout(5)
+        client.settimeout(60)
         assert client.recv(10) == b"hi"
         client.close()
     server.close()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import os
 import pty
 import socket
 import sys
 import tty
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.conftest import settle
 
 if TYPE_CHECKING:
     import pathlib
@@ -72,11 +72,6 @@ def pipe_ends() -> tuple[Any, Any]:
     return open(r, "rb", 0), open(w, "wb", 0)
 
 
-async def ticks(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
 def drain(fd: int, limit: int = 1 << 20) -> bytes:
     """What a non-blocking descriptor holds now."""
     os.set_blocking(fd, False)
@@ -112,7 +107,7 @@ def test_through_a_pipe(run: Any, size: int) -> None:
         assert await received.lost is None
         assert await sent.lost is None
         assert received.events == ["made", "eof", "lost"]
-        await ticks()
+        await settle()
         assert r.closed
         assert w.closed
         assert reader.is_closing()
@@ -132,7 +127,7 @@ def test_kinds_of_data_and_order(run: Any) -> None:
         writer.write(memoryview(b"c"))
         writer.write(b"")
         writer.writelines([b"d", bytearray(b"e")])
-        await ticks()
+        await settle()
         assert drain(r.fileno()) == b"abcde"
         for wrong in ("text", None, 5):
             with pytest.raises(AssertionError):
@@ -184,14 +179,16 @@ def test_pause_and_resume(run: Any) -> None:
         r, w = pipe_ends()
         reader, received = await reading(r, Pausing)
         w.write(b"data")
-        await ticks()
+        await settle()
         assert not reader.is_reading()
+        assert reader._paused
         assert not received.received
         w.close()
-        await ticks()
+        await settle()
         assert not reader.is_closing()
         reader.resume_reading()
         assert reader.is_reading()
+        assert not reader._paused
         assert await received.wait_received(4) == b"data"
         reader.pause_reading()
         reader.pause_reading()
@@ -223,7 +220,7 @@ def test_a_reader_that_goes_while_data_waits(run: Any) -> None:
         r, w = pipe_ends()
         writer, sent = await writing(w)
         writer.write(b"x" * 1_000_000)
-        await ticks()
+        await settle()
         assert writer.get_write_buffer_size() > 0
         r.close()
         assert isinstance(await sent.lost, BrokenPipeError)
@@ -242,7 +239,7 @@ def test_writing_to_a_broken_pipe(run: Any) -> None:
         writer.write(b"x")
         error = await sent.lost
         assert error is None or isinstance(error, BrokenPipeError)
-        await ticks()
+        await settle()
         assert w.closed
 
     run(main)
@@ -260,7 +257,7 @@ def test_flow_control(run: Any) -> None:
         data = os.urandom(300_000)
         for start in range(0, len(data), 1000):
             writer.write(data[start : start + 1000])
-        await ticks()
+        await settle()
         assert sent.flow == ["pause"]
         received = b""
         while len(received) < len(data):
@@ -283,7 +280,7 @@ def test_close_sends_what_is_queued(run: Any) -> None:
         writer.write(b"x" * 300_000)
         writer.close()
         writer.write(b"dropped")
-        await ticks()
+        await settle()
         assert not sent.lost.done()
         received = 0
         while not sent.lost.done():
@@ -302,7 +299,7 @@ def test_abort_drops_what_is_queued(run: Any) -> None:
         r, w = pipe_ends()
         writer, sent = await writing(w)
         writer.write(b"x" * 300_000)
-        await ticks()
+        await settle()
         writer.abort()
         assert await sent.lost is None
         assert writer.get_write_buffer_size() == 0
@@ -353,7 +350,7 @@ def test_a_terminal(run: Any) -> None:
         writer.write(b"typed")
         assert await received.wait_received(5) == b"typed"
         os.write(slave, b"shown")  # input on a terminal does not mean that it has closed
-        await ticks()
+        await settle()
         assert not writer.is_closing()
         writer.close()
         await sent.lost
@@ -369,7 +366,7 @@ def test_writing_to_the_null_device(run: Any) -> None:
         writer, sent = await writing(open("/dev/null", "wb", 0))
         writer.write(b"x" * 1_000_000)
         writer.write(b"y")
-        await ticks()
+        await settle()
         assert writer.get_write_buffer_size() == 0
         writer.close()
         assert await sent.lost is None
@@ -393,7 +390,7 @@ def test_a_raising_callback_is_reported_and_survived(run: Any, method: str) -> N
         assert not reader.is_closing()
         w.close()
         assert await received.lost is None
-        await ticks()
+        await settle()
         assert r.closed
 
     run(main, errors_expected=1)
@@ -409,7 +406,7 @@ def test_raising_pause_writing(run: Any) -> None:
         r, w = pipe_ends()
         writer, sent = await writing(w, Raising)
         writer.write(b"x" * 300_000)
-        await ticks()
+        await settle()
         assert not writer.is_closing()
         writer.abort()
         await sent.lost
@@ -446,7 +443,7 @@ def test_a_pipe_closed_behind_its_back(run: Any) -> None:
         r2, w2 = os.pipe()
         assert number == r2
         os.write(w2, b"for the other")
-        await ticks()
+        await settle()
         assert not received.received
         reader.close()
         assert await received.lost is None
@@ -458,26 +455,6 @@ def test_a_pipe_closed_behind_its_back(run: Any) -> None:
     if not run.is_ours:
         pytest.skip("asyncio watches the number, whoever owns it")
     run(main)
-
-
-def test_unclosed_transports_warn_and_close(run: Any) -> None:
-    async def main() -> None:
-        r, w = pipe_ends()
-        reader, received = await reading(r)
-        writer, sent = await writing(w)
-        assert "ReadPipeTransport" in repr(reader)
-        assert "WritePipeTransport" in repr(writer)
-        received.transport = sent.transport = None
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        run(main)
-        run.loop = None
-        gc.collect()
-    messages = [str(w.message) for w in caught if issubclass(w.category, ResourceWarning)]
-    if run.is_ours:  # asyncio's lives on in its loop's tables
-        assert any("ReadPipeTransport" in message for message in messages)
-        assert any("WritePipeTransport" in message for message in messages)
 
 
 def test_subprocess_with_much_data_both_ways(run: Any) -> None:

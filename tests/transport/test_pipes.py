@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import cancelled, settle
 from tests.protocols import Recorder
 
 
@@ -72,8 +73,7 @@ async def test_pausing(loop: asyncio.AbstractEventLoop) -> None:
     reading, reader, writing, writer = await pipe(loop)
     reading.pause_reading()
     writing.write(b"held")
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await settle()
     assert reader.received == b""
     reading.resume_reading()
     assert await reader.wait_received(4) == b"held"
@@ -159,14 +159,9 @@ async def test_cancelling_at_every_step(loop: asyncio.AbstractEventLoop) -> None
     for steps in range(6):
         read_end, write_end = os.pipe()
         file = os.fdopen(read_end, "rb", 0)
-        task = loop.create_task(loop.connect_read_pipe(Recorder, file))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
+        task = await cancelled(loop.connect_read_pipe(Recorder, file), steps)
         if not task.cancelled():
             task.result()[0].close()
         os.close(write_end)
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await settle(3)
         file.close()

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import io
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.certificates import client_context, server_context
+from tests.conftest import cancelled, settle
+from tests.loops import new_loop
 from tests.protocols import Recorder
 
 CONTENT = os.urandom(1000) * 2500
@@ -79,8 +82,7 @@ async def test_the_peer_goes_away(loop: asyncio.AbstractEventLoop, path: Path) -
     sink.transport.pause_reading()
     with path.open("rb") as file:
         sending = asyncio.ensure_future(loop.sendfile(transport, file))
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await settle(3)
         sink.transport.abort()
         # The buffers of both sockets may hold it all; otherwise it fails by name.
         with contextlib.suppress(ConnectionError):
@@ -96,11 +98,7 @@ async def test_cancelled_in_the_middle(loop: asyncio.AbstractEventLoop, path: Pa
     sink.transport.pause_reading()
     with path.open("rb") as file:
         for steps in range(4):
-            sending = asyncio.ensure_future(loop.sendfile(transport, file, 0))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            sending.cancel()
-            await asyncio.wait([sending])
+            await cancelled(loop.sendfile(transport, file, 0), steps)
     transport.abort()
     sink.transport.abort()
     await protocol.wait_lost()
@@ -118,11 +116,31 @@ async def test_a_closing_transport(loop: asyncio.AbstractEventLoop, path: Path) 
     await ended(server, transport, sink)
 
 
-@pytest.mark.oneloop_only("asyncio moves the position so since its newest patch releases")
-async def test_the_position_is_moved_even_when_nothing_was_left(loop: asyncio.AbstractEventLoop, path: Path) -> None:
-    server, transport, _, sink = await connected(loop, tls=False)
-    with path.open("rb") as file:
-        file.seek(7)
-        assert await loop.sendfile(transport, file, len(CONTENT)) == 0
-        assert file.tell() == len(CONTENT)
-    await ended(server, transport, sink)
+NOTHING_LEFT = {"at the end": len(CONTENT), "behind the end": len(CONTENT) + 10}
+
+
+@pytest.mark.parametrize("offset", NOTHING_LEFT.values(), ids=NOTHING_LEFT)
+@pytest.mark.parametrize("method", ["sendfile", "sock_sendfile"])
+def test_the_position_when_nothing_is_sent(path: Path, method: str, offset: int) -> None:
+    """As with the running version's asyncio: older patch releases keep it, newer ones move it to the offset."""
+
+    def position(loop: asyncio.AbstractEventLoop) -> int:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+
+        async def send() -> int:
+            with path.open("rb", 0) as file:
+                file.seek(7)
+                if method == "sock_sendfile":
+                    assert await loop.sock_sendfile(ours, file, offset) == 0
+                else:
+                    transport, protocol = await loop.create_connection(Recorder, sock=ours)
+                    assert await loop.sendfile(transport, file, offset) == 0
+                    transport.close()
+                    await protocol.wait_lost()
+                return file.tell()
+
+        with ours, theirs, contextlib.closing(loop):
+            return loop.run_until_complete(send())
+
+    assert position(new_loop("oneloop")) == position(new_loop("asyncio"))

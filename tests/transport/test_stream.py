@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import socket
 from collections.abc import Iterator
@@ -12,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.loops import LoopFactory
+from tests.conftest import settle
 from tests.protocols import BufferedRecorder, Echo, Recorder
-from tests.transport.conftest import Connect, socket_pair
+from tests.transport.conftest import Connect
 
 PROTOCOLS = [Recorder, BufferedRecorder]
 
@@ -157,8 +156,7 @@ async def test_peer_half_close_kept_open(loop: asyncio.AbstractEventLoop, connec
         protocol.keeps_open_at_eof = True
         peer.shutdown(socket.SHUT_WR)
         await protocol.wait_call("eof_received")
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await settle(3)
         assert not transport.is_closing()
         transport.write(b"still here")
         assert await read_exactly(peer, 10) == b"still here"
@@ -246,16 +244,18 @@ async def test_operations_on_a_closed_transport(loop: asyncio.AbstractEventLoop,
 async def test_pausing(loop: asyncio.AbstractEventLoop, connect: Connect) -> None:
     async with connect() as (transport, protocol, peer):
         assert transport.is_reading()
+        assert not transport._paused
         transport.pause_reading()
         transport.pause_reading()
         assert not transport.is_reading()
+        assert transport._paused
         await loop.sock_sendall(peer, b"held")
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await settle()
         assert protocol.received == b""
         transport.resume_reading()
         transport.resume_reading()
         assert transport.is_reading()
+        assert not transport._paused
         assert await protocol.wait_received(4) == b"held"
 
 
@@ -367,19 +367,6 @@ async def test_set_protocol(loop: asyncio.AbstractEventLoop, connect: Connect) -
         transport.close()
         await first.wait_lost()
         assert "connection_lost" not in second.calls
-
-
-def test_an_unclosed_transport_warns(loop_factory: LoopFactory) -> None:
-    loop = loop_factory()
-    ours, theirs = socket_pair("unix")
-    made = loop.run_until_complete(loop.create_connection(asyncio.Protocol, sock=ours))
-    loop.close()
-    del loop
-    with pytest.warns(ResourceWarning, match="unclosed transport"):  # noqa: PT031 - either statement may do it
-        del made
-        gc.collect()
-    ours.close()
-    theirs.close()
 
 
 async def test_echo_of_many_sizes(loop: asyncio.AbstractEventLoop, connect: Connect) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.certificates import HOST, client_context, server_context, verifying_context
-from tests.protocols import BufferedRecorder, Echo, Recorder
+from tests.conftest import cancelled
+from tests.protocols import BufferedRecorder, Echo, Recorder, keeping
 from tests.transport.conftest import socket_pair
 
 
@@ -197,12 +198,7 @@ async def test_close_sends_what_is_queued(loop: asyncio.AbstractEventLoop) -> No
 async def test_a_peer_that_vanishes(loop: asyncio.AbstractEventLoop) -> None:
     """Aborted at one end with data under way: the other end's protocol is told once, and both descriptors go."""
     accepted: list[Recorder] = []
-
-    def factory() -> Recorder:
-        accepted.append(Recorder())
-        return accepted[-1]
-
-    async with await loop.create_server(factory, "127.0.0.1", 0, ssl=server_context()) as server:
+    async with await loop.create_server(keeping(accepted, Recorder), "127.0.0.1", 0, ssl=server_context()) as server:
         for serial in range(5):
             transport, protocol = await loop.create_connection(
                 Recorder, *server.sockets[0].getsockname(), ssl=client_context()
@@ -227,11 +223,7 @@ async def test_cancelling_a_handshake_at_every_step(loop: asyncio.AbstractEventL
         address = server.sockets[0].getsockname()
         context = client_context()
         for steps in range(25):
-            task = loop.create_task(loop.create_connection(Recorder, *address, ssl=context))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
+            task = await cancelled(loop.create_connection(Recorder, *address, ssl=context), steps)
             if not task.cancelled():
                 task.result()[0].abort()
             await asyncio.sleep(0.001)

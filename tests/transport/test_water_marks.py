@@ -54,7 +54,7 @@ async def test_at_the_low_mark_the_protocol_resumes(loop: asyncio.AbstractEventL
         assert protocol.calls.count("pause_writing") == 1
         assert transport.get_write_buffer_limits() == (0, 0)
         await read_exactly(peer, MUCH)
-        await asyncio.wait_for(protocol.wait_call("resume_writing"), 5)
+        await asyncio.wait_for(protocol.wait_call("resume_writing"), 60)
         assert protocol.calls.count("resume_writing") == 1
         assert transport.get_write_buffer_size() == 0
 

@@ -21,7 +21,7 @@ from tests.transport.conftest import socket_pair
 
 # Python 3.12 and later warn of fork in a process with threads, such as faulthandler's watchdog.
 OPTIONS = ("-W", "ignore::DeprecationWarning")
-LIMIT_S = 15.0
+LIMIT_S = 60.0
 
 MAIN = """
 # The watchdog is a thread, which a forked child lacks and would wait for at its exit.

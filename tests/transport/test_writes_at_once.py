@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.certificates import HOST, client_context, server_context
+from tests.conftest import settle
 from tests.loops import LoopFactory
 from tests.peers import KINDS, LIMIT_S, Peer, connect, connected
 from tests.protocols import Recorder
@@ -243,8 +244,7 @@ async def answers_while_computing(loop: asyncio.AbstractEventLoop, serve: Any, c
     for transport, peer in zip(transports, peers, strict=True):
         transport.close()
         peer.close()
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await settle()
     return readable
 
 

@@ -16,28 +16,16 @@ from typing import Any
 import pytest
 
 from tests.certificates import HOST, client_context, server_context
+from tests.conftest import settle
 from tests.peers import KINDS, LIMIT_S, Peer, connect, connected
 from tests.protocols import Recorder
-from tests.transport.conftest import socket_pair
+from tests.transport.conftest import ALL, socket_pair, write_all
 from tests.transport.places import PLACES, run_in
-
-ALL = b"one,two,three"
 
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-def write_all(transport: Any) -> None:
-    transport.write(b"one,")
-    transport.write(bytearray(b"two,"))
-    transport.writelines([b"thr", b"ee"])
-
-
-async def ticks(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("end", ["abort", "close", "write_eof"])
@@ -95,7 +83,7 @@ async def test_a_protocol_that_writes_and_raises(
     if method == "eof_received":
         theirs.shutdown(socket.SHUT_WR)
     assert isinstance(await protocol.wait_lost(), LookupError)
-    await ticks()
+    await settle()
     assert peer.take_all() == b"answer," * writes
     peer.close()
     reported.take_one(LookupError)
@@ -137,7 +125,7 @@ def test_stop_comes_after_the_writes(loop: asyncio.AbstractEventLoop, kind: str,
     assert peer.take(len(ALL)) == ALL
     loop.run_until_complete(task)
     transport.close()
-    loop.run_until_complete(ticks())
+    loop.run_until_complete(settle())
     peer.close()
 
 
@@ -162,7 +150,7 @@ def test_an_exception_that_leaves_the_loop_comes_after_the_writes(
     with contextlib.suppress(error):
         loop.run_until_complete(task)
     transport.close()
-    loop.run_until_complete(ticks())
+    loop.run_until_complete(settle())
     peer.close()
 
 

@@ -13,25 +13,14 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import settle
 from tests.peers import KINDS, Peer, connect
-
-ALL = b"one,two,three"
+from tests.transport.conftest import ALL, write_all
 
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-def write_all(transport: Any) -> None:
-    transport.write(b"one,")
-    transport.write(bytearray(b"two,"))
-    transport.writelines([b"thr", b"ee"])
-
-
-async def ticks(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 class Parting:
@@ -64,7 +53,7 @@ def stopped_when_readable(loop: asyncio.AbstractEventLoop, peer: Peer) -> Iterat
 
 def close_after(loop: asyncio.AbstractEventLoop, transport: Any, peer: Peer) -> None:
     transport.close()
-    loop.run_until_complete(ticks())
+    loop.run_until_complete(settle())
     peer.close()
 
 
@@ -137,6 +126,6 @@ def test_a_signal_handler_that_writes_within_a_callback(loop: asyncio.AbstractEv
         seen.append(peer.take(6))
 
     loop.call_soon(act)
-    loop.run_until_complete(ticks())
+    loop.run_until_complete(settle())
     assert seen == [b"signal"]
     close_after(loop, transport, peer)

@@ -1,5 +1,7 @@
 //! Servers that do the rivals' work without Python: they show what the kernel's part costs on this machine.
 
+pub mod answer;
+pub mod ask;
 pub mod datagram;
 pub mod files;
 pub mod http;

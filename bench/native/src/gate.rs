@@ -23,6 +23,11 @@ pub fn await_go() -> io::Result<bool> {
     Ok(line.trim() == "go")
 }
 
+/// Waits for a line or the end of the input.
+pub fn await_end() -> io::Result<()> {
+    io::stdin().lock().read_line(&mut String::new()).map(drop)
+}
+
 /// Hands over the outcome of the measured window.
 pub fn done(outcome: &Value) -> io::Result<()> {
     say(&json!({"event": "done", "outcome": outcome}))

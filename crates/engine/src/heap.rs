@@ -1,4 +1,4 @@
-//! A min-heap from which any entry can be removed by its index.
+//! A min-heap from which many entries can be removed in one pass.
 //!
 //! Each node has four children: half as deep as with two, and siblings are adjacent in memory.
 
@@ -24,32 +24,20 @@ impl<T: Ord> Heap<T> {
     }
 
     pub fn pop(&mut self) -> Option<T> {
-        if self.0.is_empty() { None } else { Some(self.remove(0)) }
-    }
-
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub fn get(&self, place: usize) -> Option<&T> {
-        self.0.get(place)
-    }
-
-    /// Removes the entry at `place`, which must exist. The last entry takes its place, and from there rises or sinks.
-    pub fn remove(&mut self, place: usize) -> T {
-        let removed = self.0.swap_remove(place);
-        if place < self.0.len() && self.rise(place) == place {
-            self.sink(place);
+        if self.0.is_empty() {
+            return None;
         }
+        let removed = self.0.swap_remove(0);
+        self.sink(0);
         // Release memory after a burst of entries.
         if self.0.capacity() > 1024 && self.0.len() < self.0.capacity() / 4 {
             self.0.shrink_to(self.0.capacity() / 2);
         }
-        removed
+        Some(removed)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Removes every entry for which `wanted` is true, in one pass. The order is arbitrary.
@@ -62,12 +50,7 @@ impl<T: Ord> Heap<T> {
         taken
     }
 
-    /// All entries in arbitrary order.
-    pub fn iter(&self) -> std::slice::Iter<'_, T> {
-        self.0.iter()
-    }
-
-    fn rise(&mut self, mut place: usize) -> usize {
+    fn rise(&mut self, mut place: usize) {
         while place > 0 {
             let parent = (place - 1) / CHILDREN;
             if self.0[parent] <= self.0[place] {
@@ -76,7 +59,6 @@ impl<T: Ord> Heap<T> {
             self.0.swap(parent, place);
             place = parent;
         }
-        place
     }
 
     fn sink(&mut self, mut place: usize) {
@@ -93,15 +75,6 @@ impl<T: Ord> Heap<T> {
     }
 }
 
-impl<T> IntoIterator for Heap<T> {
-    type Item = T;
-    type IntoIter = std::vec::IntoIter<T>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,7 +85,8 @@ mod tests {
         let mut heap = Heap::default();
         let mut model: Vec<u64> = Vec::new();
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-        for _ in 0..20_000 {
+        // Miri runs some 1000 times slower.
+        for _ in 0..if cfg!(miri) { 300 } else { 20_000 } {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let value = (seed >> 33) % 5000;
             match seed >> 40 & 3 {
@@ -125,10 +99,6 @@ mod tests {
                     taken.sort_unstable();
                     let rest = model.split_off(model.partition_point(|v| *v < value / 8));
                     assert_eq!(taken, std::mem::replace(&mut model, rest));
-                }
-                2 if !model.is_empty() => {
-                    let removed = heap.remove(value as usize % heap.len());
-                    model.remove(model.binary_search(&removed).expect("it was in both"));
                 }
                 _ => assert_eq!(heap.pop(), (!model.is_empty()).then(|| model.remove(0))),
             }

@@ -37,6 +37,9 @@ impl Interest {
     pub const EDGE: Self = Self(libc::EPOLLET.cast_unsigned());
     /// Also report the end of the peer's side and urgent data.
     pub const ENDS: Self = Self((libc::EPOLLRDHUP | libc::EPOLLPRI).cast_unsigned());
+    /// Several processes wait for the same file: an event wakes one that sleeps, not all. The interest of such a
+    /// registration cannot be changed (epoll_ctl(2)).
+    pub const EXCLUSIVE: Self = Self(libc::EPOLLEXCLUSIVE.cast_unsigned());
 
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -175,7 +178,7 @@ pub struct Poller {
     slots: Vec<Slot>,
     /// Written by the kernel in `wait`, read by `next_event`.
     events: Vec<epoll::RawEvent>,
-    cursor: usize,
+    next: usize,
     fork_generation: u32,
     stale: u64,
     waits_with_only_stale: u32,
@@ -191,7 +194,7 @@ impl Poller {
             selector,
             slots: Vec::new(),
             events: Vec::new(),
-            cursor: 0,
+            next: 0,
             fork_generation: fork::generation(),
             stale: 0,
             waits_with_only_stale: 0,
@@ -304,7 +307,7 @@ impl Poller {
         if self.events.capacity() == 0 {
             self.events.reserve_exact(EVENTS_PER_WAIT);
         }
-        self.cursor = 0;
+        self.next = 0;
         self.events.clear();
         Ok(())
     }
@@ -327,8 +330,8 @@ impl Poller {
     /// The next event of the last wait whose registration is still live.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
-        while let Some(raw) = self.events.get(self.cursor) {
-            self.cursor += 1;
+        while let Some(raw) = self.events.get(self.next) {
+            self.next += 1;
             let token = Token::from_u64(raw.u64);
             let readiness = Readiness(raw.events);
             if self.is_live(token) {
@@ -341,14 +344,19 @@ impl Poller {
 
     /// Repeats the last event, for its writable part only. Used when serving its readable part ended early.
     pub fn repeat_writable(&mut self) {
-        if let Some(raw) = self.cursor.checked_sub(1).and_then(|last| self.events.get_mut(last)) {
+        if let Some(raw) = self.next.checked_sub(1).and_then(|last| self.events.get_mut(last)) {
             raw.events &= !libc::EPOLLIN.cast_unsigned();
-            self.cursor -= 1;
+            self.next -= 1;
         }
     }
 
     pub fn has_pending(&self) -> bool {
-        self.cursor < self.events.len()
+        self.next < self.events.len()
+    }
+
+    /// True if an event of the last wait is of this descriptor; a stale one counts too.
+    pub fn has_event_of(&self, fd: RawFd) -> bool {
+        self.events.iter().any(|event| Token::from_u64(event.u64).fd() == fd)
     }
 
     /// Events dropped because their registration had ended.
@@ -381,14 +389,17 @@ impl Poller {
         outcome
     }
 
+    #[inline]
     fn refuse_foreign(&self) -> io::Result<()> {
-        if self.is_foreign() {
-            return Err(io::Error::other(
-                "this event loop belongs to the parent process: a forked child must make its own",
-            ));
-        }
-        Ok(())
+        if self.is_foreign() { Err(foreign()) } else { Ok(()) }
     }
+}
+
+#[cold]
+fn foreign() -> io::Error {
+    io::Error::other(
+        "this event loop belongs to the parent process: a forked child must make its own",
+    )
 }
 
 #[cfg(test)]

@@ -80,6 +80,11 @@ impl BodyReader {
         matches!(self.state, State::Complete)
     }
 
+    /// Whether the end of the connection is the end of the body.
+    pub fn ends_with_connection(&self) -> bool {
+        matches!(self.state, State::UntilClose)
+    }
+
     /// The trailer fields that are allowed there.
     pub fn trailers(&self) -> &[TrailerField] {
         self.trailers.as_ref().map_or(&[], |trailers| &trailers.fields)

@@ -7,6 +7,19 @@ pub use httparse::Header;
 pub enum Version {
     Http10,
     Http11,
+    /// Of requests that an HTTP/2 connection has made; this crate never returns it.
+    Http2,
+}
+
+impl Version {
+    /// As ASGI and access logs name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http10 => "1.0",
+            Self::Http11 => "1.1",
+            Self::Http2 => "2",
+        }
+    }
 }
 
 /// How long the body is (RFC 9112 section 6.3).

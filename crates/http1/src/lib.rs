@@ -30,4 +30,5 @@ pub use limits::Limits;
 pub use refusal::Refusal;
 pub use request::{Request, Target, may_say_more, parse_request};
 pub use response::{Asked, Response, parse_response};
+pub use target::{Parts, split_target};
 pub use trailers::TrailerField;

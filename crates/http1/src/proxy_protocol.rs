@@ -27,7 +27,7 @@ const FIXED_LEN: usize = 16;
 /// The header at the beginning of `bytes`, and its length; `None` if more bytes are needed.
 ///
 /// # Errors
-/// The bytes do not begin with a valid header. Status 400, for the log: such a client gets no answer.
+/// The bytes do not begin with a valid header. Status 400, for the log: such a client gets no response.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, Refusal> {
     let common = SIGNATURE.len().min(bytes.len());
     if bytes[..common] == SIGNATURE[..common] {
@@ -124,17 +124,16 @@ fn check_extensions(block: &[u8], begin: usize) -> Result<(), Refusal> {
 
 fn parse_line(bytes: &[u8]) -> Result<Option<(Header, usize)>, Refusal> {
     let looked_at = &bytes[..bytes.len().min(LONGEST_LINE)];
-    let Some(end) = looked_at.iter().position(|byte| *byte == b'\n') else {
-        // Only printable characters and spaces, and a carriage return as the last byte so far.
-        let (last, others) = looked_at.split_last().unwrap_or((&b' ', &[]));
-        let is_possible = others.iter().all(|b| (b' '..=b'~').contains(b))
-            && ((b' '..=b'~').contains(last) || *last == b'\r');
-        return if is_possible && bytes.len() < LONGEST_LINE {
-            Ok(None)
-        } else {
-            Err(Refusal::bad("the PROXY protocol line is too long or has invalid characters"))
-        };
-    };
+    let end = looked_at.iter().position(|byte| *byte == b'\n');
+    // Only printable characters and spaces, and a carriage return as the last byte so far.
+    let (last, others) =
+        looked_at[..end.unwrap_or(looked_at.len())].split_last().unwrap_or((&b' ', &[]));
+    let is_possible = others.iter().all(|b| (b' '..=b'~').contains(b))
+        && ((b' '..=b'~').contains(last) || *last == b'\r');
+    if !is_possible || (end.is_none() && bytes.len() >= LONGEST_LINE) {
+        return Err(Refusal::bad("the PROXY protocol line is too long or has invalid characters"));
+    }
+    let Some(end) = end else { return Ok(None) };
     let wrong = Refusal::bad("the PROXY protocol line is malformed");
     let line = bytes[..end].strip_suffix(b"\r").ok_or(wrong)?;
     let line = std::str::from_utf8(line).map_err(|_| wrong)?;

@@ -1,6 +1,6 @@
 //! `Refusal`: why a message is not accepted, and the status for it.
 
-/// Why a message is refused: the status of the answer, and a sentence for the answer and the log.
+/// Why a message is refused: the status of the response, and a sentence for the response and the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// 400, 408, 413, 414, 417, 431, 501 or 505.

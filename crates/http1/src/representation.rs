@@ -7,7 +7,10 @@ use crate::head::Header;
 use crate::response::parse_date;
 use std::borrow::Cow;
 
-/// The fields of a request that decide which part of a file is the answer.
+/// The most ranges that are answered as such.
+pub const MOST_PARTS: usize = 16;
+
+/// The fields of a request that decide which part of a file is the response.
 #[derive(Clone, Debug, Default)]
 pub struct Preferences<'a> {
     if_match: Option<Cow<'a, [u8]>>,
@@ -28,14 +31,20 @@ pub struct Validators<'a> {
     pub len_bytes: u64,
 }
 
-/// The kind of answer.
+/// A part of a file; never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub first: u64,
+    pub len_bytes: u64,
+}
+
+/// The kind of response.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     Whole,
-    Part {
-        first: u64,
-        len_bytes: u64,
-    },
+    Part(Part),
+    /// Several parts that do not overlap, in the order of the request.
+    Parts(Vec<Part>),
     /// 304
     NotModified,
     /// 412
@@ -99,15 +108,15 @@ impl<'a> Preferences<'a> {
         }
     }
 
-    /// Whether a content coding is named with a quality above zero. `*` does not count, because it states no
-    /// preference.
-    pub fn accepts(&self, coding: &[u8]) -> bool {
-        let Some(accepted) = &self.accept_encoding else { return false };
-        accepted.split(|byte| *byte == b',').any(|item| {
-            let mut parts = item.split(|byte| *byte == b';');
-            let name = parts.next().unwrap_or_default().trim_ascii();
-            name.eq_ignore_ascii_case(coding) && !parts.any(is_zero_quality)
-        })
+    /// The quality of a content coding, in thousandths: 0 if it is not named, or not accepted. `*` does not count,
+    /// because it states no preference.
+    pub fn quality(&self, coding: &[u8]) -> u16 {
+        self.accept_encoding.as_deref().map_or(0, |accepted| quality_in(accepted, coding))
+    }
+
+    /// Whether a range is named.
+    pub fn names_ranges(&self) -> bool {
+        self.range.is_some()
     }
 
     /// Whether any coding is named.
@@ -134,8 +143,8 @@ impl<'a> Preferences<'a> {
             return Decision::NotModified;
         }
         match &self.range {
-            Some(range) if is_get && self.holds_range(file, now_s) => {
-                part_of(range, file.len_bytes)
+            Some(ranges) if is_get && self.holds_range(file, now_s) => {
+                parts_of(ranges, file.len_bytes)
             }
             _ => Decision::Whole,
         }
@@ -151,14 +160,37 @@ impl<'a> Preferences<'a> {
     }
 }
 
-fn is_zero_quality(parameter: &[u8]) -> bool {
-    let parameter: Vec<u8> =
-        parameter.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-    match parameter.as_slice() {
-        [b'q' | b'Q', b'=', b'0'] => true,
-        [b'q' | b'Q', b'=', b'0', b'.', rest @ ..] => rest.iter().all(|digit| *digit == b'0'),
-        _ => false,
+/// The highest quality of a coding in an `Accept-Encoding` list, in thousandths: RFC 9110 sections 12.4.2 and 12.5.3.
+pub fn quality_in(accepted: &[u8], coding: &[u8]) -> u16 {
+    let quality = |item: &[u8]| {
+        let mut parts = item.split(|byte| *byte == b';');
+        let name = parts.next().unwrap_or_default().trim_ascii();
+        if !name.eq_ignore_ascii_case(coding) {
+            return 0;
+        }
+        parts.find_map(weight).unwrap_or(1000)
+    };
+    accepted.split(|byte| *byte == b',').map(quality).max().unwrap_or(0)
+}
+
+/// A parameter `q`, in thousandths; `None` for another one. A malformed value accepts nothing.
+fn weight(parameter: &[u8]) -> Option<u16> {
+    let (name, value) = split(parameter, b'=')?;
+    if !name.trim_ascii().eq_ignore_ascii_case(b"q") {
+        return None;
     }
+    let (whole, decimals) = split(value.trim_ascii(), b'.').unwrap_or((value.trim_ascii(), b""));
+    if !decimals.iter().all(u8::is_ascii_digit) {
+        return Some(0);
+    }
+    Some(match whole {
+        b"1" if decimals.iter().all(|digit| *digit == b'0') => 1000,
+        b"0" => {
+            let digits = decimals.iter().chain(b"000").take(3);
+            digits.fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'))
+        }
+        _ => 0,
+    })
 }
 
 /// Whether a list of entity tags contains this one. With `is_strong`, weak tags never match.
@@ -185,35 +217,54 @@ fn has_tag(list: &[u8], etag: &[u8], is_strong: bool) -> bool {
     false
 }
 
-/// The part requested by a `Range` field. Other units, several ranges and invalid values are ignored: RFC 9110
-/// section 14.2.
-fn part_of(range: &[u8], len_bytes: u64) -> Decision {
-    let Some((unit, set)) = split(range.trim_ascii(), b'=') else { return Decision::Whole };
-    if !unit.eq_ignore_ascii_case(b"bytes") || set.contains(&b',') {
+/// The parts requested by a `Range` field. Other units and invalid values are ignored. So are ranges that overlap, and
+/// more of them than a reader has use for: RFC 9110 sections 14.2 and 17.15.
+fn parts_of(ranges: &[u8], len_bytes: u64) -> Decision {
+    let Some((unit, set)) = split(ranges.trim_ascii(), b'=') else { return Decision::Whole };
+    if !unit.eq_ignore_ascii_case(b"bytes") {
         return Decision::Whole;
     }
-    let Some((first, last)) = split(set.trim_ascii(), b'-') else { return Decision::Whole };
-    match (first, last) {
-        (b"", last) => match number(last) {
-            None => Decision::Whole,
-            Some(suffix) => match suffix.min(len_bytes) {
-                0 => Decision::Unsatisfiable,
-                len => Decision::Part { first: len_bytes - len, len_bytes: len },
-            },
-        },
-        (first, last) => {
-            let end = if last.is_empty() { Some(u64::MAX) } else { number(last) };
-            match (number(first), end) {
-                (Some(first), Some(end)) if end >= first => {
-                    if first >= len_bytes {
-                        return Decision::Unsatisfiable;
-                    }
-                    Decision::Part { first, len_bytes: end.min(len_bytes - 1) - first + 1 }
-                }
-                _ => Decision::Whole,
-            }
+    let mut parts: Vec<Part> = Vec::with_capacity(1);
+    let mut count = 0;
+    // Section 5.6.1.2: empty elements of a list are skipped.
+    for range in set.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|r| !r.is_empty()) {
+        let Ok(part) = part_of(range, len_bytes) else { return Decision::Whole };
+        count += 1;
+        if count > MOST_PARTS {
+            return Decision::Whole;
         }
+        // A range behind the end is left out.
+        let Some(part) = part else { continue };
+        let ends_before = |a: &Part, b: &Part| a.first + a.len_bytes <= b.first;
+        if parts.iter().any(|other| !ends_before(other, &part) && !ends_before(&part, other)) {
+            return Decision::Whole;
+        }
+        parts.push(part);
     }
+    match (count, parts.as_slice()) {
+        (0, _) => Decision::Whole,
+        (_, []) => Decision::Unsatisfiable,
+        (_, [part]) => Decision::Part(*part),
+        _ => Decision::Parts(parts),
+    }
+}
+
+struct Malformed;
+
+/// One range; `None` if it is behind the end.
+fn part_of(range: &[u8], len_bytes: u64) -> Result<Option<Part>, Malformed> {
+    let (first, last) = split(range, b'-').ok_or(Malformed)?;
+    if first.is_empty() {
+        let len = number(last).ok_or(Malformed)?.min(len_bytes);
+        return Ok((len > 0).then(|| Part { first: len_bytes - len, len_bytes: len }));
+    }
+    let first = number(first).ok_or(Malformed)?;
+    let last = if last.is_empty() { u64::MAX } else { number(last).ok_or(Malformed)? };
+    if last < first {
+        return Err(Malformed);
+    }
+    let is_inside = first < len_bytes;
+    Ok(is_inside.then(|| Part { first, len_bytes: last.min(len_bytes - 1) - first + 1 }))
 }
 
 fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {

@@ -15,7 +15,8 @@ use std::mem::MaybeUninit;
 
 pub use crate::target::Target;
 
-/// RFC 9112 section 3: 501 for methods longer than any that a server implements.
+/// Longer than any registered method. RFC 9112 section 3 has a 501 for methods longer than those that a server
+/// implements; here the application implements them, and what is longer is malformed, as it is for httptools.
 const LONGEST_METHOD_BYTES: usize = 32;
 
 /// RFC 9112 section 2.2: at least one empty line before the request line is skipped. A few more are, but not any
@@ -108,7 +109,7 @@ fn read_head<'a, 'h>(
         return Err(Refusal::bad(BARE_LF));
     }
     if method.len() > LONGEST_METHOD_BYTES {
-        return Err(Refusal::new(501, "the method is too long"));
+        return Err(Refusal::bad("the method is too long"));
     }
     let fields = read_fields(head, headers)?;
     let target_text = target.as_bytes();

@@ -46,9 +46,13 @@ fn explain_line(line: &[u8]) -> Option<Refusal> {
     let target = rest.iter().take_while(|byte| is_visible(**byte)).count();
     match &rest[target..] {
         [b' ', version @ ..] if target > 0 => explain_version(version),
-        // A line without a version is HTTP/0.9.
+        // A line without a target or without a version, as in HTTP/0.9, is malformed like any other: RFC 9112 section 3.
+        // A version that is not supported (505) would have to be named.
         [b'\r'] if target > 0 => None,
-        [b'\r', b'\n', ..] if target > 0 => Some(Refusal::new(505, "HTTP/0.9 is not supported")),
+        [b'\r', b'\n', ..] if rest.starts_with(b"HTTP/") => {
+            Some(Refusal::bad("the target is missing"))
+        }
+        [b'\r', b'\n', ..] if target > 0 => Some(Refusal::bad("the version is missing")),
         _ => Some(Refusal::bad("the target is malformed")),
     }
 }

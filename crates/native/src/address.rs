@@ -1,8 +1,9 @@
 //! Converts socket addresses between the kernel's format and the Python objects of the `socket` module.
 
+use crate::ffi::fallible;
+use crate::ffi::values::ToPython;
 use crate::imports;
 use oneloop_engine::sys::address::{Address, Decoded};
-use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,10 +11,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// `(host, port)`, `(host, port, flowinfo, scope_id)`, a path, or the bytes of an abstract name.
 pub fn to_python<'py>(py: Python<'py>, address: &Address) -> PyResult<Bound<'py, PyAny>> {
     match address.decode() {
-        Decoded::V4 { host, port } => (host, port).into_bound_py_any(py),
-        Decoded::V6 { host, port, flow, scope } => (host, port, flow, scope).into_bound_py_any(py),
-        Decoded::Unix(name) if name.first() == Some(&0) => Ok(PyBytes::new(py, name).into_any()),
-        Decoded::Unix(path) => imports::fsdecode(py)?.call1((PyBytes::new(py, path),)),
+        Decoded::V4 { host, port } => (host, port).to_python(py),
+        Decoded::V6 { host, port, flow, scope } => (host, port, flow, scope).to_python(py),
+        Decoded::Unix(name) if name.first() == Some(&0) => {
+            Ok(fallible::bytes(py, name)?.into_any())
+        }
+        Decoded::Unix(path) => imports::fsdecode(py)?.call1((fallible::bytes(py, path)?,)),
         Decoded::Empty | Decoded::Other(_) => Ok(py.None().into_bound(py)),
     }
 }

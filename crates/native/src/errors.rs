@@ -1,6 +1,7 @@
 //! The only file that converts the kernel's errors to exceptions (S8).
 
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use std::io;
 use std::os::fd::RawFd;
@@ -14,7 +15,7 @@ pub fn os_error(operation: &str, error: &io::Error) -> PyErr {
         return PyRuntimeError::new_err(format!("{operation}: {error}"));
     };
     let made = PyOSError::new_err((errno, strerror(errno)));
-    Python::attach(|py| match made.value(py).call_method1("add_note", (operation,)) {
+    Python::attach(|py| match made.value(py).call_method1(intern!(py, "add_note"), (operation,)) {
         Ok(_) => made,
         // Without memory, for instance: report that error instead.
         Err(failed) => failed,

@@ -1,5 +1,6 @@
 //! Python objects that native code uses, imported once.
 
+use crate::ffi::fallible;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -10,8 +11,11 @@ fn cached<'py>(
     module: &str,
     name: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    cell.get_or_try_init(py, || Ok(py.import(module)?.getattr(name)?.unbind()))
-        .map(|object| object.bind(py).clone())
+    cell.get_or_try_init(py, || {
+        let module = py.import(fallible::interned(py, module)?)?;
+        Ok(module.getattr(fallible::interned(py, name)?)?.unbind())
+    })
+    .map(|object| object.bind(py).clone())
 }
 
 macro_rules! imports {
@@ -35,12 +39,12 @@ imports! {
     transport_socket = "oneloop.transports", "TransportSocket";
     socket = "socket", "socket";
     raw_socket = "_socket", "socket";
+    address_family = "oneloop.names", "_address_family";
+    socket_kind = "oneloop.names", "_socket_kind";
+    gaierror = "socket", "gaierror";
     ssl_socket = "ssl", "SSLSocket";
     ssl_protocol = "asyncio.sslproto", "SSLProtocol";
     context = "contextvars", "Context";
-    run_coroutine_threadsafe = "asyncio", "run_coroutine_threadsafe";
-    sendfile_not_available = "asyncio", "SendfileNotAvailableError";
-    await_green = "oneloop.green.bridge", "await_";
     cancelled_error = "asyncio", "CancelledError";
     files_of = "oneloop.files.engine", "files_of";
     client_of = "oneloop.http.proxies", "client_of";
@@ -74,9 +78,14 @@ imports! {
     tls_asks_below_flag = "oneloop.transports", "TLS_ASKS_BELOW";
     sendfile_mode = "asyncio.constants", "_SendfileMode";
     fsdecode = "os", "fsdecode";
+    fsencode = "os", "fsencode";
     fstat = "os", "fstat";
+    stat_result = "os", "stat_result";
+    borrowing_future = "oneloop.files.borrowed", "BorrowingFuture";
     set_blocking = "os", "set_blocking";
     find_hub = "oneloop.green.hub", "find_hub";
+    may_be_interrupted = "oneloop.interrupts", "may_be_interrupted";
+    invalid_switch_error = "oneloop.green.exceptions", "InvalidSwitchError";
     shut_down = "oneloop.green.queue", "ShutDown";
     full = "queue", "Full";
     empty = "queue", "Empty";

@@ -2,8 +2,11 @@
 
 mod address;
 mod aio;
+mod client;
 mod errors;
 mod event_loop;
+#[cfg(feature = "faults")]
+mod faults;
 mod ffi;
 mod file;
 mod green;
@@ -19,6 +22,7 @@ use pyo3::prelude::*;
 
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    ffi::interpreter::refuse_subinterpreters(module.py())?;
     // PyO3 checks once whether there is an interpreter. If a destructor at exit made that first check, it would
     // panic.
     module.py().detach(|| Python::attach(|_py| ()));
@@ -30,6 +34,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ffi::awaitable::install_steps::<file::Operation>(module.py());
     ffi::awaitable::install_steps::<file::Lines>(module.py());
     ffi::awaitable::install_iterate::<file::Lines>(module.py());
+    ffi::awaitable::install_steps::<transport::Accepting>(module.py());
     module.add_class::<event_loop::LoopCore>()?;
     module.add_class::<event_loop::Handle>()?;
     module.add_class::<event_loop::TimerHandle>()?;
@@ -56,19 +61,26 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ffi::utf8::join_text, module)?)?;
     module.add_function(wrap_pyfunction!(ffi::utf8::join_bytes, module)?)?;
     module.add_class::<watching::SnapshotSocket>()?;
+    #[cfg(Py_3_13)]
+    module.add_function(wrap_pyfunction!(ffi::wakeup::swap, module)?)?;
     aio::add_classes(module)?;
     green::add_classes(module)?;
     httptools::add_classes(module)?;
     transport::add_methods(module.py())?;
     tls::add_to(module)?;
     http::add_to(module)?;
+    client::add_to(module)?;
     let py = module.py();
     transport::register_native(
         py,
         [
             (py.get_type::<tls::TlsTransport>(), tls::receive, true),
             (py.get_type::<http::HttpConnection>(), http::receive, false),
+            (py.get_type::<http::Http2Connection>(), http::receive_http2, false),
+            (py.get_type::<client::ClientConnection>(), client::receive, false),
         ],
     );
+    #[cfg(feature = "faults")]
+    faults::add_to(module)?;
     event_loop::add_methods(module.py())
 }

@@ -9,27 +9,20 @@
 //! `oneloop.stats_socket`), so it never runs during either of them (S6, S7). This file does not use loops.
 
 use crate::errors;
-use oneloop_engine::sys::{eventfd, thread};
-use oneloop_engine::{Interest, Poller};
+use crate::ffi::thread_state;
+use oneloop_engine::sys::thread;
+use oneloop_engine::{End, Interest, Poller};
 use pyo3::prelude::*;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
 /// The pause before the next attempt if the process has no file descriptor left.
 const REST: Duration = Duration::from_millis(50);
-
-/// Ends one thread. Each thread has a separate `End`: while one thread of the program waits for our thread to end
-/// before it forks, another one may fork too and start the next thread.
-struct End {
-    bell: OwnedFd,
-    is_wanted: AtomicBool,
-}
 
 struct Shared {
     listener: UnixListener,
@@ -41,13 +34,13 @@ impl Shared {
     fn serve(&self, end: &End) -> io::Result<()> {
         let mut poller = Poller::new()?;
         poller.register(self.listener.as_raw_fd(), Interest::READ)?;
-        poller.register(end.bell.as_raw_fd(), Interest::READ)?;
+        poller.register(end.raw_fd(), Interest::READ)?;
         loop {
             match poller.wait(None) {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
                 _ => while poller.next_event().is_some() {},
             }
-            if end.is_wanted.load(Ordering::SeqCst) {
+            if end.is_wanted() {
                 return Ok(());
             }
             match self.listener.accept() {
@@ -59,15 +52,15 @@ impl Shared {
     }
 
     fn hand_over(&self, connection: OwnedFd) {
-        let attached = Python::try_attach(|py| {
+        let attached = thread_state::attached(|py| {
             let answer = self.answer.bind(py);
             if let Err(error) = answer.call1((connection.into_raw_fd(),)) {
                 error.write_unraisable(py, Some(answer));
             }
         });
-        // `try_attach` returns None if the interpreter is being finalized. It has then dropped the closure, and with
-        // it the connection, which is thereby closed.
-        let _gone = attached.is_none();
+        // Without memory, or if the interpreter is being finalized, the closure was dropped, and with it the connection,
+        // which is thereby closed.
+        let _gone = attached.is_err();
     }
 }
 
@@ -91,13 +84,11 @@ impl SnapshotSocket {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests the thread to end and returns it. None if no thread runs.
+    /// Requests the thread to end and returns it. None if no thread runs, or if it cannot be woken: it then ends after
+    /// the next connection, and nobody waits for that.
     fn end_thread(&self) -> Option<JoinHandle<()>> {
         let (thread, end) = self.thread().take()?;
-        end.is_wanted.store(true, Ordering::SeqCst);
-        // An error means that the counter is full, which wakes the thread as well.
-        let _rung = eventfd::signal(end.bell.as_fd());
-        Some(thread)
+        end.ask().is_ok().then_some(thread)
     }
 }
 
@@ -119,12 +110,11 @@ impl SnapshotSocket {
     fn start(&self) -> PyResult<()> {
         let mut running = self.thread();
         if running.is_none() {
-            let bell = eventfd::create().map_err(|e| errors::os_error("eventfd", &e))?;
-            let end = Arc::new(End { bell, is_wanted: AtomicBool::new(false) });
-            let (shared, told) = (Arc::clone(&self.shared), Arc::clone(&end));
+            let end = Arc::new(End::new().map_err(|e| errors::os_error("eventfd", &e))?);
+            let (shared, ended) = (Arc::clone(&self.shared), Arc::clone(&end));
             let made = thread::spawn_without_signals("oneloop-stats", move || {
                 // If polling fails, connections are no longer answered, but the program continues.
-                let _failed = shared.serve(&told);
+                let _failed = shared.serve(&ended);
             });
             *running = Some((made.map_err(|e| errors::os_error("thread", &e))?, end));
         }

@@ -1,37 +1,16 @@
-//! The server's part of the opening handshake (RFC 6455 section 4.2): checks the request's fields, writes the answer.
+//! The server's part of the opening handshake (RFC 6455 section 4.2): checks the request's fields, writes the response.
 //!
 //! The HTTP parser checks Host, duplicate fields in general and the limits of the head.
 
 use crate::negotiation::Agreement;
-use std::fmt;
+pub use crate::refusal::Refusal;
+use crate::token::is_token;
 
 /// Appended to the key before it is hashed (RFC 6455 section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The maximum number of subprotocols, because each is compared with all previous ones.
 const MAX_PROTOCOLS: usize = 64;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/// Why a handshake fails, and the status for it. An answer with status 426 needs the fields `Upgrade: websocket` and
-/// `Sec-WebSocket-Version: 13`, one with status 405 needs `Allow: GET`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub status: u16,
-    pub reason: &'static str,
-}
-
-impl Refusal {
-    pub(crate) const fn bad(reason: &'static str) -> Self {
-        Self { status: 400, reason }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.reason)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// The client's request.
 #[derive(Debug)]
@@ -63,6 +42,25 @@ impl<'a> Upgrade<'a> {
         found.into_upgrade()
     }
 }
+
+impl<'a> Upgrade<'a> {
+    /// Checks a request of HTTP/2 whose `:protocol` is `websocket` (RFC 8441 section 5): it has no key, and none of the
+    /// fields that are about the connection.
+    pub fn check_connect(
+        fields: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    ) -> Result<Self, Refusal> {
+        let mut found = Found::default();
+        for (name, value) in fields {
+            found.take(name, value)?;
+        }
+        if found.version != Some(b"13") {
+            return Err(WRONG_VERSION);
+        }
+        Ok(Upgrade { key: b"", protocols: found.protocols, extensions: found.extensions })
+    }
+}
+
+const WRONG_VERSION: Refusal = Refusal { status: 426, reason: "WebSocket version is not 13" };
 
 #[derive(Default)]
 struct Found<'a> {
@@ -125,7 +123,7 @@ impl<'a> Found<'a> {
             return Err(Refusal::bad("Connection: upgrade is missing"));
         }
         if self.version != Some(b"13") {
-            return Err(Refusal { status: 426, reason: "WebSocket version is not 13" });
+            return Err(WRONG_VERSION);
         }
         let key = self.key.ok_or(Refusal::bad("no Sec-WebSocket-Key"))?;
         if !is_key(key) {
@@ -159,25 +157,26 @@ pub fn accept_key(key: &[u8]) -> [u8; 28] {
     accept
 }
 
-/// Appends the 101 answer to `out`, without the empty line at its end, so that further fields may follow.
-pub fn write_accept(
-    out: &mut Vec<u8>,
-    key: &[u8],
-    protocol: Option<&str>,
-    agreement: Option<&Agreement>,
-) {
+/// Appends the start of the 101 response to `out`.
+pub fn write_accept(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n");
     out.extend_from_slice(b"Connection: Upgrade\r\nSec-WebSocket-Accept: ");
     out.extend_from_slice(&accept_key(key));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the fields that say what both sides have agreed on.
+pub fn write_agreed(out: &mut Vec<u8>, protocol: Option<&str>, agreement: Option<&Agreement>) {
     if let Some(protocol) = protocol {
-        out.extend_from_slice(b"\r\nSec-WebSocket-Protocol: ");
+        out.extend_from_slice(b"sec-websocket-protocol: ");
         out.extend_from_slice(protocol.as_bytes());
+        out.extend_from_slice(b"\r\n");
     }
     if let Some(agreement) = agreement {
-        out.extend_from_slice(b"\r\nSec-WebSocket-Extensions: ");
+        out.extend_from_slice(b"sec-websocket-extensions: ");
         out.extend_from_slice(agreement.response.as_bytes());
+        out.extend_from_slice(b"\r\n");
     }
-    out.extend_from_slice(b"\r\n");
 }
 
 /// Sixteen bytes in base64. The unused bits of the last character are ignored, as other servers do.
@@ -192,13 +191,4 @@ fn has_token(value: &[u8], token: &[u8]) -> bool {
 /// The elements of a list, without the empty ones (RFC 9110 section 5.6.1.2).
 fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|item| !item.is_empty())
-}
-
-/// A token (RFC 9110 section 5.6.2).
-pub(crate) fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && bytes.iter().copied().all(is_token_byte)
-}
-
-pub(crate) fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -72,7 +72,9 @@ mod inflater;
 mod mask;
 pub mod negotiation;
 mod receiver;
+mod refusal;
 mod sender;
+mod token;
 mod utf8;
 mod window;
 

@@ -4,7 +4,8 @@
 //! value is declined, and the next one is tried.
 
 use crate::deflate::DeflateParams;
-use crate::handshake::{Refusal, is_token, is_token_byte};
+use crate::refusal::Refusal;
+use crate::token::{is_token, is_token_byte};
 use std::cmp;
 use std::fmt::Write;
 
@@ -13,7 +14,7 @@ const BAD: Refusal = Refusal::bad("bad Sec-WebSocket-Extensions");
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreement {
     pub params: DeflateParams,
-    /// The value of the answer's `Sec-WebSocket-Extensions`.
+    /// The value of the response's `Sec-WebSocket-Extensions`.
     pub response: String,
 }
 

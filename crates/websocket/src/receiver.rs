@@ -105,8 +105,8 @@ impl Receiver {
 
     /// Reads up to the end of the next message or control frame. Payloads are unmasked in `input` itself.
     ///
-    /// Call it again with the rest of the input until there is no event. The last of these calls also releases the
-    /// data that the previous event borrowed.
+    /// Call it again with the rest of the input until there is no event. The next call also releases the data that the
+    /// previous event borrowed, as `release` does.
     ///
     /// # Errors
     ///
@@ -135,6 +135,14 @@ impl Receiver {
         self.is_done
     }
 
+    /// Frees the memory of the last event, which is otherwise kept until the next `read`: a long message may be the
+    /// last one for hours.
+    pub fn release(&mut self) {
+        if self.message.is_none() {
+            self.kept = Vec::new();
+        }
+    }
+
     /// The memory held by incomplete messages and frames, in bytes.
     pub fn buffered_bytes(&self) -> usize {
         self.kept.capacity() + self.control.capacity()
@@ -146,9 +154,7 @@ impl Receiver {
     }
 
     fn advance(&mut self, input: &mut [u8]) -> Result<Option<(usize, Opcode, Place)>, Failure> {
-        if self.message.is_none() {
-            self.kept = Vec::new();
-        }
+        self.release();
         if self.frame.as_ref().is_none_or(|frame| !frame.opcode.is_control()) {
             self.control = Vec::new();
         }

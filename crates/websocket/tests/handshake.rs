@@ -5,7 +5,9 @@
 mod support;
 
 use oneloop_websocket::DeflateParams;
-use oneloop_websocket::handshake::{Refusal, Upgrade, accept_key, asks_for, write_accept};
+use oneloop_websocket::handshake::{
+    Refusal, Upgrade, accept_key, asks_for, write_accept, write_agreed,
+};
 use oneloop_websocket::negotiation::negotiate;
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -279,7 +281,8 @@ fn random_offers() {
 #[test]
 fn the_answer() {
     let mut out = Vec::new();
-    write_accept(&mut out, KEY.as_bytes(), None, None);
+    write_accept(&mut out, KEY.as_bytes());
+    write_agreed(&mut out, None, None);
     assert_eq!(
         out,
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -287,9 +290,20 @@ fn the_answer() {
     );
     let agreement = negotiate([&b"permessage-deflate"[..]], WIDE).unwrap();
     out.clear();
-    write_accept(&mut out, KEY.as_bytes(), Some("chat"), agreement.as_ref());
-    let text = String::from_utf8(out).unwrap();
-    assert!(text.ends_with(
-        "xOo=\r\nSec-WebSocket-Protocol: chat\r\nSec-WebSocket-Extensions: permessage-deflate\r\n"
-    ));
+    write_agreed(&mut out, Some("chat"), agreement.as_ref());
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        "sec-websocket-protocol: chat\r\nsec-websocket-extensions: permessage-deflate\r\n"
+    );
+}
+
+/// RFC 8441: neither a key nor the fields of a connection.
+#[test]
+fn a_handshake_of_http2() {
+    let fields = [("sec-websocket-version", &b"13"[..]), ("sec-websocket-protocol", b"a, b")];
+    let upgrade = Upgrade::check_connect(fields).unwrap();
+    assert_eq!((upgrade.key, upgrade.protocols), (&b""[..], vec!["a", "b"]));
+    let refused = Upgrade::check_connect([("sec-websocket-version", &b"8"[..])]);
+    assert_eq!(refused.unwrap_err().status, 426);
+    assert_eq!(Upgrade::check_connect([]).unwrap_err().status, 426);
 }

@@ -1,7 +1,7 @@
 """Requests URLs and reports each one's status or error, and how long the request took.
 
 In Python: `async for result in check(urls): ...`. On the command line: `oneloop check urls.txt`. The HTTP client is
-aiohttp, which `pip install 'oneloop[check]'` installs.
+oneloop's own. Names are resolved by c-ares: `pip install 'oneloop[check]'` installs pycares.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if not TYPE_CHECKING:  # with __getattr__, a type checker would accept every nam
         try:
             from oneloop.check.checking import check
         except ImportError as error:
-            if error.name not in ("aiohttp", "pycares"):
+            if error.name != "pycares":
                 raise
             raise ImportError(f"oneloop.check needs {error.name}: pip install 'oneloop[check]'") from error
         globals()["check"] = check

@@ -26,7 +26,7 @@ _MOST_DOUBLINGS = 30
 async def check(urls: Urls, options: Options | None = None, **given: Any) -> AsyncGenerator[Result]:
     """Check URLs and yield the results in the order in which the URLs finish.
 
-    Works on any asyncio loop. At most `concurrency` URLs are in progress, and `urls` is read only a bounded number of
+    Needs oneloop's loop. At most `concurrency` URLs are in progress, and `urls` is read only a bounded number of
     URLs ahead. If the consumer is slow, no further requests are started. Leaving the iteration early cancels the
     requests in progress; use `contextlib.aclosing` to cancel them immediately.
 
@@ -41,6 +41,7 @@ async def check(urls: Urls, options: Options | None = None, **given: Any) -> Asy
     Raises:
         OptionError: an option has a wrong value, or the limit on file descriptors is too low for the concurrency.
         TooManyFilesError: the process has no file descriptor left.
+        RuntimeError: the running loop is not one of oneloop's.
         TypeError: an option's name is unknown, `options` and `given` are both given, or `urls` is a string.
         Exception: any exception that iterating over `urls` raises.
     """
@@ -99,11 +100,11 @@ class Run:
     async def _feed(self, urls: Urls) -> None:
         number = 0
         if hasattr(urls, "__aiter__"):
-            async for url in urls:
+            async for url in urls:  # pyright: ignore[reportGeneralTypeIssues]
                 number += 1
                 await self._schedule.add(Target(number, url) if isinstance(url, str) else url)
         else:
-            for url in urls:
+            for url in urls:  # pyright: ignore[reportGeneralTypeIssues]
                 number += 1
                 await self._schedule.add(Target(number, url) if isinstance(url, str) else url)
         self._schedule.close()

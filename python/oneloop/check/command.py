@@ -25,10 +25,11 @@ from oneloop.check.inputs import Form, Source, form_of, read
 from oneloop.check.journal import Journal
 from oneloop.check.options import OptionError, Options
 from oneloop.check.outputs import Csv, Html, JsonLines
-from oneloop.check.progress import Progress
+from oneloop.check.progress import Progress, entries_in
 from oneloop.check.result import BadLine, Result, Target
 from oneloop.check.spread import DaskWorkers, Processes, check_spread
 from oneloop.check.styles import Style, check_in_style
+from oneloop.check.trust import has_authorities
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable
@@ -41,7 +42,7 @@ _BLOCKED_FORMS: tuple[Form, ...] = ("jsonl", "sitemap")
 _HOW_TO_UNBLOCK = "to request private addresses, add --no-block-private"
 _SAID_BAD_LINES = 20
 _FLUSH_S = 1.0
-_OF_ANSWERS = (
+_OF_RESPONSES = (
     "method", "follow", "max_redirects", "headers", "user_agent", "auth", "insecure", "proxy", "family",
     "block_private",
 )  # fmt: skip
@@ -87,8 +88,6 @@ class Task:
                 raise OptionError(
                     "private addresses cannot be blocked behind a proxy: add --no-block-private, or leave out --proxy"
                 )
-            if given.get("style", "coroutines") != "coroutines":
-                raise OptionError(f"--style {given['style']} cannot block private addresses: add --no-block-private")
             named["block_private"] = True
         rest = {name: given[name] for name in ("journal", "progress", "processes", "dask", "style") if name in given}
         made = cls(
@@ -110,7 +109,7 @@ class Task:
         Returns:
             The journal, which is not open yet.
         """
-        named = {name: getattr(self.options, name) for name in _OF_ANSWERS}
+        named = {name: getattr(self.options, name) for name in _OF_RESPONSES}
         named |= {name: getattr(self.source, name) for name in ("form", "column", "scheme")}
         return Journal(path, self.source.location, named)
 
@@ -180,12 +179,35 @@ def run(task: Task) -> int:
         # SIGTERM cancels the main task.
         status = 128 + (signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM)
         _tell("oneloop check: interrupted; these are the counts so far")
-    print(job.counts, flush=True)
+    _print_counts(job.counts, task)
     for line in job.said(time.monotonic() - began_s):
         _tell(line)
     if status == 0 and task.fail_on is not None and job.counts.fails(task.fail_on):
         status = 1
     return status
+
+
+def _print_counts(counts: Counts, task: Task) -> None:
+    """Print the counts to stdout, or to stderr where stdout has a table or a page, which they would damage."""
+    if any(path == "-" and kind != "jsonl" for kind, path in task.outputs):
+        _tell(str(counts))
+        return
+    try:
+        print(counts, flush=True)
+    except OSError as error:
+        error.filename = "standard output"
+        raise
+
+
+def _total_of(task: Task) -> int | None:
+    """How many entries the progress bar expects; None if there is no bar, or if only reading the input tells."""
+    is_shown = sys.stderr.isatty() if task.progress is None else task.progress
+    if not is_shown or form_of(task.source) == "sitemap":
+        return None
+    total = entries_in(task.source.location)
+    # The first row of a table has the names of its columns.
+    is_headed = form_of(task.source) == "csv" and not isinstance(task.source.column, int)
+    return total - 1 if total and is_headed else total
 
 
 class _Job:
@@ -199,7 +221,7 @@ class _Job:
         self._outputs: list[JsonLines | Csv | Html] = []
         self._page: Html | None = None
         self._journal: Journal | None = None
-        self._progress = Progress(self.counts, is_shown=task.progress)
+        self._progress = Progress(self.counts, total=_total_of(task), is_shown=task.progress)
 
     def __enter__(self) -> None:
         with ExitStack() as opened:
@@ -240,6 +262,8 @@ class _Job:
         lines = [f"{urls} in {time_s:.2f} s" + (f", {self._known} from the journal" if self._known else "")]
         if counts.as_dict().get("blocked") and self.task.options.block_private:
             lines.append(f"blocked: {_HOW_TO_UNBLOCK}")
+        if counts.as_dict().get("tls") and not self.task.options.insecure and not has_authorities():
+            lines.append("tls: no certificate authorities were found: install ca-certificates, or set SSL_CERT_FILE")
         if counts.bad_lines:
             said = "bad line in the input" if counts.bad_lines == 1 else "bad lines in the input"
             lines.append(f"{counts.bad_lines} {said}")
@@ -305,7 +329,10 @@ class _Job:
             return [target async for target in self._targets()]
 
         # As on a loop, SIGTERM becomes CancelledError, which run() handles.
-        signal.signal(signal.SIGTERM, _raise_cancelled)
+        if self.task.style == "green":
+            _send_signals_to_this_green_thread()
+        else:
+            signal.signal(signal.SIGTERM, _raise_cancelled)
         for result in check_in_style(asyncio.run(read_all()), self.task.options, self.task.style):
             self._take(result)
 
@@ -335,6 +362,17 @@ class _Job:
                     yield piece
             except PermissionError as error:
                 raise OSError(errno.EACCES, f"{error.strerror}: {_HOW_TO_UNBLOCK}", url) from error
+
+
+def _send_signals_to_this_green_thread() -> None:
+    """A handler that raises would end whichever green thread runs at that moment, with a traceback on stderr."""
+    from greenlet import getcurrent
+
+    from oneloop import green
+
+    this = getcurrent()
+    green.signal_handler(signal.SIGINT, green.kill, this, KeyboardInterrupt)
+    green.signal_handler(signal.SIGTERM, green.kill, this, asyncio.CancelledError)
 
 
 def _raise_cancelled(*_: object) -> None:

@@ -4,39 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import re
 import ssl
 import time
-from base64 import b64encode
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Self
 
-import aiohttp
-from yarl import URL
-
-from oneloop.check.addresses import address_of
-from oneloop.check.connector import Connector
-from oneloop.check.descriptors import TooManyFilesError, require
-from oneloop.check.phases import Phases, current, limits_of
-from oneloop.check.resolver import NameNotFoundError, Resolver
-from oneloop.check.result import ErrorClass, Hop, Result
+from oneloop._native import ClientPool, ClientTimeouts, LoopCore, parse_response_head
+from oneloop.check.descriptors import SPARE_DESCRIPTORS, allowed, require
+from oneloop.check.failures import Failure, words_of
+from oneloop.check.openings import Opener
+from oneloop.check.phases import Phases, limits_of
+from oneloop.check.places import Place, Places
+from oneloop.check.resolver import Resolver
+from oneloop.check.result import Hop, Result
+from oneloop.http.client.errors import RequestError, TimeoutException
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from oneloop._native import ClientExchange
     from oneloop.check.options import Options
     from oneloop.check.result import Target
 
 __all__ = ["Attempt", "Fetcher"]
 
-_NO_LIMITS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
-_TEXT_LIMIT = 300
-_AT_ONCE_BYTES = 1 << 16
+KEEP_ALIVE_S = 15.0
+_MOST_OPEN = 1000
+_LEFT_BYTES = 1 << 16
+"""The body of a redirect is read up to this length, so that its connection can be used again."""
 _HELD_BACK = (429, 503)
 """Statuses for which the header Retry-After is read."""
+_REDIRECTS = (301, 302, 303, 307, 308)
 
 
 @dataclass(slots=True)
@@ -51,40 +52,68 @@ class Attempt:
     is_final: bool = False
 
 
+class _Trip:
+    """The requests of an attempt: the URL's own, and those that it was redirected to."""
+
+    __slots__ = ("deadline", "exchange", "hops", "phases", "place", "target")
+
+    def __init__(self, deadline: float | None) -> None:
+        self.deadline = deadline
+        self.phases: Phases | None = None
+        self.exchange: ClientExchange | None = None
+        self.hops: list[Hop] = []
+        self.place: Place | None = None
+        self.target = b""
+
+    @property
+    def url(self) -> str:
+        """The URL of the last request."""
+        assert self.place is not None
+        return self.place.prefix + self.target.decode("ascii")
+
+
 class Fetcher:
-    """An HTTP client for many URLs. Use it in `async with`.
+    """An HTTP client for many URLs, on a loop of oneloop. Use it in `async with`.
 
     Args:
         options: how to check.
 
     Raises:
         OptionError: the limit on file descriptors is too low for the concurrency.
+        RuntimeError: the running loop is not one of oneloop's.
     """
 
     def __init__(self, options: Options) -> None:
         require(options.concurrency)
+        loop: Any = asyncio.get_running_loop()
+        is_ours = isinstance(loop, LoopCore)
+        if not is_ours:
+            raise RuntimeError("oneloop.check needs oneloop's loop: run the program with oneloop.run()")
+        self._loop = loop
         self._options = options
         self._limits = limits_of(options)
+        self._first_byte_s = options.first_byte_timeout_s
         self._resolver = Resolver(options)
-        headers = [("User-Agent", options.user_agent), ("Accept", "*/*"), *options.headers]
-        self._session = aiohttp.ClientSession(
-            connector=Connector(options, self._resolver),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=headers,
-            timeout=_NO_LIMITS,
-            auto_decompress=False,
-        )
-        # aiohttp removes this header when a redirect leads to another host.
-        self._auth: dict[str, str] = {}
-        if options.auth is not None:
-            self._auth["Authorization"] = "Basic " + b64encode(":".join(options.auth).encode()).decode()
+        self._opener = Opener(options, self._loop, self._resolver)  # pyright: ignore[reportArgumentType]
+        limit = allowed()
+        most = _MOST_OPEN if limit is None else min(_MOST_OPEN, limit - SPARE_DESCRIPTORS - options.concurrency)
+        # The schedule limits the requests. At this limit, the connection that has been idle longest is closed.
+        self._pool = ClientPool(loop, self._opener, max(options.concurrency, most), None, None, KEEP_ALIVE_S)
+        self._places = Places(options, self._pool, self._opener.proxy)
+        self._timeouts = ClientTimeouts(None, None, None)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self._session.close()
+        await self._opener.close()
+        connections = self._pool.connections
+        self._pool.shut()
+        for connection in connections:
+            connection.drop_now()
         await self._resolver.close()
+        # Transports close their descriptors in the loop's next iteration.
+        await asyncio.sleep(0)
 
     async def fetch(self, target: Target) -> Attempt:
         """Request a URL and the URLs that it redirects to.
@@ -98,41 +127,26 @@ class Fetcher:
         Raises:
             TooManyFilesError: this process has no file descriptor left.
         """
-        attempt = Attempt(Result(target.number, target.url, final_url=target.url))
+        result = Result(target.number, target.url, final_url=target.url)
+        attempt = Attempt(result)
         began = time.monotonic()
-        phases = None
+        timeout_s = self._options.timeout_s
+        trip = _Trip(None if timeout_s is None else self._loop.time() + timeout_s)
         try:
-            async with asyncio.timeout(self._options.timeout_s) as timer:
-                phases = Phases(self._limits, timer)
-                current.set(phases)
-                url = _parsed(target.url)
-                if self._options.method == "GET" or not await self._is_known_by_head(url, attempt, phases):
-                    attempt.result.redirects, attempt.result.final_url = (), target.url
-                    await self._ask("GET", url, attempt, phases)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-                raise TooManyFilesError from error
-            result = attempt.result
+            if self._options.method == "GET" or not await self._is_known_by_head(attempt, trip):
+                result.redirects, result.final_url = (), target.url
+                await self._ask("GET", attempt, trip)
+        except (Failure, RequestError, TimeoutError) as error:
+            failure = _failure(error, trip)
             result.status = None
-            result.error = self._class_of(error, phases)
-            result.error_text = _text_of(error, phases)
-            attempt.is_final = isinstance(error.__cause__, NameNotFoundError)
-        if phases is not None:
-            _note(attempt.result, phases)
-        attempt.result.total_s = time.monotonic() - began
+            result.error_text = failure.text or failure.kind
+            result.error = failure.kind  # pyright: ignore[reportAttributeAccessIssue]
+            if failure.kind == "too_many_redirects":
+                result.redirects = tuple(trip.hops)
+            attempt.is_final = failure.is_final
+        result.total_s = time.monotonic() - began
+        self._note(result, trip)
         return attempt
-
-    async def _is_known_by_head(self, url: URL, attempt: Attempt, phases: Phases) -> bool:
-        """Send a HEAD request. Return False if GET is needed.
-
-        Servers that do not support HEAD answer with an error status, with an invalid response, or with a body.
-        """
-        try:
-            return await self._ask("HEAD", url, attempt, phases) not in (405, 501)
-        except aiohttp.ClientError as error:
-            if self._class_of(error, phases) == "protocol":
-                return False
-            raise
 
     async def body(self, url: str) -> AsyncGenerator[bytes]:
         """Request a URL and yield the response's body in pieces.
@@ -144,137 +158,161 @@ class Fetcher:
             OSError: the request failed, the status is not 200, or the body is incomplete.
             PermissionError: the host's address is blocked because it is not public.
         """
+        timeout_s = self._options.timeout_s
+        trip = _Trip(None if timeout_s is None else self._loop.time() + timeout_s)
         try:
-            async with asyncio.timeout(self._options.timeout_s) as timer:
-                current.set(Phases(self._limits, timer))
-                response = await self._session.get(url, headers=self._auth, proxy=self._options.proxy)
-            async with response:
-                if response.status != 200:
-                    raise OSError(errno.EIO, f"status {response.status}", url)
-                async for piece in response.content.iter_any():
+            exchange = await self._follow("GET", url, trip, follows=True)
+            try:
+                if exchange.status != 200:
+                    raise OSError(errno.EIO, f"status {exchange.status}", url)
+                while piece := await exchange.piece():
                     yield piece
-        except (aiohttp.ClientError, TimeoutError) as error:
-            phases = current.get()
-            number = errno.EIO if phases.blocked is None else errno.EACCES
-            raise OSError(number, _text_of(error, phases), url) from error
+            finally:
+                exchange.close()
+        except (Failure, RequestError, TimeoutError) as error:
+            failure = _failure(error, trip)
+            raise OSError(errno.EACCES if failure.kind == "blocked" else errno.EIO, failure.text, url) from error
 
-    async def _ask(self, method: str, url: URL, attempt: Attempt, phases: Phases) -> int:
-        options, result = self._options, attempt.result
+    async def _is_known_by_head(self, attempt: Attempt, trip: _Trip) -> bool:
+        """Send a HEAD request. Return False if GET is needed.
+
+        Servers that do not support HEAD answer with an error status, with an invalid response, or with a body.
+        """
         try:
-            response = await self._session.request(
-                method,
-                url,
-                allow_redirects=options.follow,
-                max_redirects=options.max_redirects + 1,
-                # A user in the URL takes precedence over the option.
-                headers=self._auth if url.raw_user is None else None,
-                proxy=options.proxy,
-            )
-        except aiohttp.TooManyRedirects as error:
-            result.redirects = _hops(error.history)
+            return await self._ask("HEAD", attempt, trip) not in (405, 501)
+        except RequestError as error:
+            if _failure(error, trip).kind == "protocol":
+                return False
             raise
-        try:
-            phases.answered()
-            if response.history:
-                result.redirects = _hops(response.history)
-                result.final_url = str(response.url)
-            if response.status in _HELD_BACK:
-                attempt.retry_after_s = _seconds(response.headers.get("Retry-After"))
-            if method != "HEAD":
-                await self._read(response, result)
-            result.status = response.status
-            return response.status
-        finally:
-            response.release()
 
-    async def _read(self, response: aiohttp.ClientResponse, result: Result) -> None:
-        left = self._options.body_limit_bytes
-        len_bytes = response.content_length
-        if len_bytes is not None and len_bytes <= min(left, _AT_ONCE_BYTES):
-            result.body_bytes = len(await response.read())
+    async def _ask(self, method: str, attempt: Attempt, trip: _Trip) -> int:
+        result = attempt.result
+        exchange = await self._follow(method, result.url, trip, follows=self._options.follow)
+        if trip.hops:
+            result.redirects = tuple(trip.hops)
+            result.final_url = trip.url
+        status = exchange.status
+        assert status is not None
+        if status in _HELD_BACK:
+            attempt.retry_after_s = _seconds(_field(exchange, b"retry-after"))
+        if method != "HEAD":
+            result.body_bytes = await self._read(exchange, self._options.body_limit_bytes)
+        result.status = status
+        return status
+
+    async def _follow(self, method: str, url: str, trip: _Trip, *, follows: bool) -> ClientExchange:
+        """Send a request and those that it is redirected to, and return the last one when its head has arrived."""
+        trip.hops = []
+        trip.exchange = None
+        trip.phases = None
+        trip.place, trip.target = self._places.of(url)
+        while True:
+            exchange = await self._send(method, trip)
+            if not follows or exchange.status not in _REDIRECTS:
+                return exchange
+            location = _field(exchange, b"location") or _field(exchange, b"uri")
+            if not location:
+                return exchange
+            trip.hops.append(Hop(exchange.status, trip.url))
+            await self._read(exchange, _LEFT_BYTES)
+            most = self._options.max_redirects
+            if len(trip.hops) > most:
+                raise Failure("too_many_redirects", f"more than {most} redirects, the last one by {trip.url}")
+            trip.place, trip.target = self._places.next(trip.place, trip.target, location)
+
+    async def _send(self, method: str, trip: _Trip) -> ClientExchange:
+        place = trip.place
+        assert place is not None
+        phases = trip.phases = Phases(self._limits, trip.deadline)
+        head = place.head(method.encode(), trip.target)
+        exchange = trip.exchange = place.origin.start(
+            method, head, None, False, False, True, self._timeouts, trip.deadline, 0, phases
+        )
+        if self._first_byte_s is None:
+            await exchange.answered()
+        else:
+            await self._answered_in_time(exchange, self._first_byte_s)
+        return exchange
+
+    async def _answered_in_time(self, exchange: ClientExchange, limit_s: float) -> None:
+        """Wait for the head, at most for this time after the request was sent."""
+        timer: asyncio.TimerHandle
+        async with asyncio.timeout(None) as limit:
+
+            def look() -> None:
+                nonlocal timer
+                now = self._loop.time()
+                sent = exchange.sent_s
+                due = now + limit_s if sent is None else sent + limit_s
+                if due > now:
+                    timer = self._loop.call_at(due, look)
+                elif not limit.expired():
+                    limit.reschedule(now)
+
+            timer = self._loop.call_later(limit_s, look)
+            try:
+                await exchange.answered()
+            finally:
+                timer.cancel()
+
+    async def _read(self, exchange: ClientExchange, limit_bytes: int) -> int:
+        """Read the body up to the limit. Returns how much was read; a longer one ends its connection."""
+        if exchange.is_complete:
+            return min(len(exchange.take()), limit_bytes)
+        len_bytes = 0
+        while piece := await exchange.piece():
+            len_bytes += len(piece)
+            if len_bytes > limit_bytes:
+                exchange.close()
+                return limit_bytes
+        return len_bytes
+
+    def _note(self, result: Result, trip: _Trip) -> None:
+        """Set the times of the last request."""
+        exchange, phases = trip.exchange, trip.phases
+        if exchange is None or phases is None:
             return
-        async for piece in response.content.iter_any():
-            left -= len(piece)
-            if left < 0:
-                result.body_bytes = self._options.body_limit_bytes
-                response.close()
-                return
-            result.body_bytes += len(piece)
-
-    def _class_of(self, error: Exception, phases: Phases | None) -> ErrorClass:
-        """The error class of an exception."""
-        if phases is not None and phases.blocked is not None:
-            return "blocked"
-        if isinstance(error, aiohttp.InvalidURL):
-            # aiohttp itself refuses unusual notations of IPv4 addresses.
-            is_address = self._options.block_private and "canonical IPv4" in str(error)
-            return "blocked" if is_address else "invalid_url"
-        for kind, name in _CLASSES:
-            if isinstance(error, kind):
-                return name
-        is_tls = phases is not None and phases.phase == "tls"
-        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError):
-            return "tls" if is_tls else "connect"
-        if isinstance(error.__cause__, ssl.SSLError) or is_tls:
-            return "tls"
-        return "invalid_url" if type(error) is ValueError else "protocol"
+        carrier = exchange.carrier
+        opener = self._opener
+        if carrier is None:
+            result.dns_s, result.connect_s, result.tls_s = phases.dns_s, phases.connect_s, phases.tls_s
+            return
+        if opener.opened:
+            times = opener.opened.pop(carrier, None)
+            if times is not None:
+                result.dns_s, result.connect_s, result.tls_s = times
+        if opener.certificate_ends:
+            result.certificate_end = opener.certificate_ends.get(carrier)
+        first_byte_s = exchange.first_byte_s
+        if first_byte_s is not None:
+            # The native clock is read once per iteration of the loop, which may have begun in the phase before.
+            before_s = (result.dns_s or 0.0) + (result.connect_s or 0.0) + (result.tls_s or 0.0)
+            result.first_byte_s = min(first_byte_s, result.total_s - before_s)
 
 
-_CLASSES: tuple[tuple[type[Exception], ErrorClass], ...] = (
-    (aiohttp.NonHttpUrlClientError, "invalid_url"),
-    (aiohttp.TooManyRedirects, "too_many_redirects"),
-    (TimeoutError, "timeout"),
-    (aiohttp.ClientConnectorDNSError, "dns"),
-    (aiohttp.ClientSSLError, "tls"),
-    (ssl.SSLError, "tls"),
-)
+def _failure(error: Exception, trip: _Trip) -> Failure:
+    """The error class and the text of an exception."""
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, (TimeoutError, TimeoutException)):
+        phases, exchange = trip.phases, trip.exchange
+        assert phases is not None
+        if exchange is not None and exchange.sent_s is not None:
+            phases.phase = "first_byte" if exchange.status is None else "body"
+        return Failure("timeout", phases.said())
+    cause = error.__cause__
+    return Failure("tls" if isinstance(cause, ssl.SSLError) else "protocol", words_of(cause or error))
 
 
-_HOST = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=-]+")
-
-
-def _parsed(text: str) -> URL:
-    """Parse a URL.
-
-    Raises:
-        aiohttp.InvalidURL: the URL cannot be requested.
-    """
-    try:
-        url = URL(text)
-        host = url.host and url.raw_host
-    except ValueError as error:
-        raise aiohttp.InvalidURL(text, str(error)) from error
-    if url.scheme not in ("http", "https") or not host:
-        raise aiohttp.InvalidURL(text, "not an http or https URL with a host")
-    # yarl accepts hosts with spaces, percent signs, and brackets around something that is not an address.
-    if _HOST.fullmatch(host) is None and address_of(host) is None:
-        raise aiohttp.InvalidURL(text, f"not a valid host: {host!r}")
-    return url
-
-
-def _note(result: Result, phases: Phases) -> None:
-    result.dns_s = phases.dns_s
-    result.connect_s = phases.connect_s
-    result.tls_s = phases.tls_s
-    result.first_byte_s = phases.first_byte_s
-    result.certificate_end = phases.certificate_end
-
-
-def _hops(history: Any) -> tuple[Hop, ...]:
-    return tuple([Hop(answer.status, str(answer.url)) for answer in history]) if history else ()
-
-
-def _text_of(error: Exception, phases: Phases | None) -> str:
-    if phases is not None and phases.blocked is not None:
-        return f"{phases.blocked} is not a public address"
-    if isinstance(error, TimeoutError) and phases is not None:
-        return phases.said()
-    if isinstance(error, aiohttp.TooManyRedirects):
-        return f"more than {len(error.history) - 1} redirects, the last one by {error.history[-1].url}"
-    if isinstance(error, aiohttp.NonHttpUrlClientError):
-        return f"a redirect to a URL that is not http or https: {error}"[:_TEXT_LIMIT]
-    text = (isinstance(error, aiohttp.ClientResponseError) and error.message) or str(error) or type(error).__name__
-    return " ".join(text.split())[:_TEXT_LIMIT]
+def _field(exchange: ClientExchange, name: bytes) -> str | None:
+    """The first field of this name in the head of the response. `name` is in lower case."""
+    head = exchange.response_head
+    assert head is not None
+    _, _, fields = parse_response_head(head)
+    for key, value in fields:
+        if key.lower() == name:
+            return bytes(value).decode("utf-8", "replace")
+    return None
 
 
 def _seconds(retry_after: str | None) -> float | None:

@@ -18,7 +18,7 @@ import os
 import stat
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from oneloop.check.outputs.writing import write_all
 from oneloop.check.record import record_of, result_of
@@ -44,6 +44,9 @@ _LARGEST_NUMBER = 1 << 40
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
+_FLAGS = {"headers": "header", "form": "input", "family": "ipv4 or --ipv6"}
+"""Flags of the command line that are named differently from their options."""
+
 
 class JournalError(Exception):
     """The journal cannot be used. The message says why, and what to do."""
@@ -65,8 +68,8 @@ class Journal:
         """
         self._path = os.fspath(path)
         self._source = source
-        mark = json.dumps([source, dict(options or {})], sort_keys=True)
-        self._fingerprint = hashlib.sha256(mark.encode()).hexdigest()[:32]
+        self._options = dict(options or {})
+        self._fingerprint = _fingerprint([source, self._options])
         self._done = _Done()
         self._fd = -1
         self._is_read = False
@@ -215,13 +218,16 @@ class Journal:
 
     def _header(self) -> bytes:
         header = {"kind": _KIND, "version": _VERSION, "fingerprint": self._fingerprint, "source": self._source}
-        return json.dumps(header).encode() + b"\n"
+        # Not the values, because a password may be among them.
+        marks = {name: _fingerprint(value) for name, value in self._options.items()}
+        return json.dumps({**header, "options": marks}).encode() + b"\n"
 
     def _checked_end(self) -> int:
         """The offset at which the last complete line ends. Writes the header if there is none."""
         start = os.pread(self._fd, _PIECE_BYTES, 0)
         line, newline, _ = start.partition(b"\n")
-        if not newline and (line.startswith(_START) or _START.startswith(line)):
+        is_whole = len(start) < _PIECE_BYTES  # otherwise the file may have lines after a long first one
+        if not newline and is_whole and (line.startswith(_START) or _START.startswith(line)):
             # The file is new, or its run was killed before the header was complete.
             os.ftruncate(self._fd, 0)
             self._buffer += self._header()
@@ -238,7 +244,7 @@ class Journal:
     def _check_header(self, line: bytes) -> None:
         try:
             header = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise JournalError(f"{self._path}: line 1 is damaged: use another journal") from None
         if header.get("version") != _VERSION:
             raise JournalError(
@@ -247,8 +253,16 @@ class Journal:
             )
         if header.get("fingerprint") != self._fingerprint:
             other = shown(str(header.get("source")))
-            what = "with other options" if other == shown(self._source) else f"not {shown(self._source)}"
+            what = self._difference(header) if other == shown(self._source) else f"not {shown(self._source)}"
             raise JournalError(f"{self._path}: the journal of {other}, {what}: use another journal")
+
+    def _difference(self, header: Mapping[str, Any]) -> str:
+        before = header.get("options")
+        if not isinstance(before, dict):
+            return "with other options"
+        changed = [name for name, value in self._options.items() if before.get(name) != _fingerprint(value)]
+        flags = ", ".join(f"--{_FLAGS.get(name, name).replace('_', '-')}" for name in changed)
+        return f"with another {flags}" if len(changed) == 1 else f"with other values of {flags}"
 
     def _results(self, end: int) -> Iterator[Result]:
         with os.fdopen(os.dup(self._fd), "rb", buffering=_PIECE_BYTES) as file:
@@ -338,3 +352,7 @@ class _Done:
 
 def _hash(url: str) -> int:
     return hash(url) or 1
+
+
+def _fingerprint(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]

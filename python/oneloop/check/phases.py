@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from oneloop.check.options import Options
 
-__all__ = ["Phase", "Phases", "current", "limits_of"]
+__all__ = ["Limits", "Phase", "Phases", "limits_of"]
 
 Phase: TypeAlias = Literal["dns", "connect", "tls", "first_byte", "body"]
 
@@ -38,38 +36,26 @@ def limits_of(options: Options) -> Limits:
 
 
 class Phases:
-    """The phases of one attempt. Each request of the attempt (there is one per redirect) starts again at the first.
+    """The phases of one request. Each redirect is a request of its own.
 
-    One timer serves all limits: it is set to the phase's limit or to that of the attempt, whichever comes first.
+    While a connection is opened, one timer serves all limits: it is set to the phase's limit or to the end of the
+    attempt, whichever comes first.
 
     Args:
         limits: seconds per phase.
-        timer: the timeout of the attempt.
+        deadline: the end of the attempt on the loop's clock; None: no limit.
     """
 
-    __slots__ = (
-        "blocked", "certificate_end", "connect_s", "deadline", "dns_s", "first_byte_s", "limits", "phase", "sent_at",
-        "timer", "tls_s",
-    )  # fmt: skip
+    __slots__ = ("connect_s", "deadline", "dns_s", "limits", "phase", "timer", "tls_s")
 
-    def __init__(self, limits: Limits, timer: asyncio.Timeout) -> None:
+    def __init__(self, limits: Limits, deadline: float | None) -> None:
         self.limits = limits
-        self.timer = timer
-        self.deadline = timer.when()
+        self.deadline = deadline
+        self.timer: asyncio.Timeout | None = None
         self.phase: Phase = "dns"
-        self.blocked: str | None = None
-        """The address of the last connection that was refused because the address is not public."""
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the values of the request before. Called when a request begins."""
         self.dns_s: float | None = None
         self.connect_s: float | None = None
         self.tls_s: float | None = None
-        self.first_byte_s: float | None = None
-        self.certificate_end: str | None = None
-        self.blocked = None
-        self.sent_at = 0.0
 
     def begin(self, phase: Phase) -> None:
         """Begin a phase: start its timeout. The timeout of the attempt continues to apply."""
@@ -78,7 +64,7 @@ class Phases:
         self.phase = phase
 
     def _set_timer(self, limit_s: float | None) -> None:
-        if self.timer.expired():
+        if self.timer is None or self.timer.expired():
             return
         if limit_s is None:
             self.timer.reschedule(self.deadline)
@@ -86,20 +72,6 @@ class Phases:
         when = asyncio.get_running_loop().time() + limit_s
         self.timer.reschedule(when if self.deadline is None else min(when, self.deadline))
 
-    def ready(self) -> None:
-        """Begin waiting for the response. Called when there is a connection and the request is sent."""
-        self.blocked = None  # another address of the name was blocked, but this one is not
-        self.sent_at = time.monotonic()
-        self.begin("first_byte")
-
-    def answered(self) -> None:
-        """Begin reading the body. Called when the head of the response has arrived."""
-        self.first_byte_s = time.monotonic() - self.sent_at
-        self.begin("body")
-
     def said(self) -> str:
         """Return the text of a timeout error, which names the current phase."""
         return f"timeout while {_SAID[self.phase]}"
-
-
-current: ContextVar[Phases] = ContextVar("oneloop.check.phases")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -12,9 +13,27 @@ if TYPE_CHECKING:
 
     from oneloop.check.counts import Counts
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "entries_in"]
 
 _STEP_S = 0.1
+
+
+def entries_in(path: str) -> int | None:
+    """Return about how many entries a file has: its lines that are neither empty nor comments.
+
+    None: it is not a file of text, or cannot be read; then nothing is known in advance.
+    """
+    try:
+        if not Path(path).is_file() or path.lower().endswith((".gz", ".xml")):
+            return None
+        with Path(path).open("rb") as file:
+            # gzip's magic number: RFC 1952, 2.3.1.
+            is_packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            lines = sum(1 for line in file if line.strip() and not line.lstrip().startswith(b"#"))
+    except OSError:
+        return None
+    return None if is_packed else lines
 
 
 class Progress:
@@ -29,13 +48,14 @@ class Progress:
     def __init__(self, counts: Counts, *, total: int | None = None, is_shown: bool | None = None) -> None:
         self._counts = counts
         self._next_s = 0.0
+        self._began_s = time.monotonic()
         self._bar: Any = None
         if is_shown or (is_shown is None and sys.stderr.isatty()):
             self._bar = _bar()
             if self._bar is None and is_shown:
                 print("oneloop check: --progress needs the package rich: pip install rich", file=sys.stderr)
         if self._bar is not None:
-            self._task = self._bar.add_task("", total=total, said="")
+            self._task = self._bar.add_task("", total=total, said="", rate=0)
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -58,7 +78,10 @@ class Progress:
             return
         self._next_s = now_s + _STEP_S
         said = "  ".join(f"{name} {count}" for name, count in self._counts.as_dict().items())
-        draw = partial(self._bar.update, self._task, completed=self._counts.total, said=said, refresh=True)
+        rate = self._counts.total / max(now_s - self._began_s, _STEP_S)
+        draw = partial(
+            self._bar.update, self._task, completed=self._counts.total, said=said, rate=rate, refresh=True
+        )  # fmt: skip
         self._draw(draw)
 
     def _draw(self, step: Callable[[], object]) -> None:
@@ -71,11 +94,13 @@ class Progress:
 
 def _bar() -> Any:
     try:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     except ImportError:
         return None
-    return Progress(
-        BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[said]}"),
+    return progress.Progress(
+        progress.BarColumn(bar_width=20), progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.percentage:>3.0f}%  {task.fields[rate]:,.0f}/s"),
+        progress.TimeElapsedColumn(), progress.TimeRemainingColumn(), progress.TextColumn("{task.fields[said]}"),
         console=Console(stderr=True), transient=True, auto_refresh=False,
     )  # fmt: skip

@@ -95,7 +95,8 @@ def result_of(record: object) -> Result:
         raise ValueError("number or url is missing")
     if "redirects" in record:
         record = {**record, "redirects": tuple(Hop(status, url) for status, url in record["redirects"])}
-    return Result(**record)
+    fields: dict[str, Any] = record
+    return Result(**fields)
 
 
 def _fits(name: str, value: object) -> bool:

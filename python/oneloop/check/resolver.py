@@ -9,15 +9,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pycares
-from aiohttp.abc import AbstractResolver, ResolveResult
 
-from oneloop.check.addresses import address_of
-from oneloop.check.phases import current
+from oneloop.addresses import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oneloop.check.options import Options
+    from oneloop.check.phases import Phases
 
 __all__ = ["FAMILIES", "NameNotFoundError", "Resolver"]
 
@@ -40,14 +39,15 @@ class NameNotFoundError(OSError):
     """The name does not exist, or it has no address."""
 
 
-class Resolver(AbstractResolver):
-    """Implements aiohttp's resolver interface with c-ares. Concurrent calls for the same name share one lookup.
+class Resolver:
+    """Resolves names with c-ares. Concurrent calls for the same name share one lookup.
 
     Args:
         options: how to check.
     """
 
     def __init__(self, options: Options) -> None:
+        self._version = options.family
         self._family = FAMILIES[options.family]
         self._servers = list(options.dns_servers) or None
         self._channel: _Channel | None = None
@@ -55,24 +55,26 @@ class Resolver(AbstractResolver):
         self._known: dict[str, tuple[Addresses, float]] = {}
         self._lookups: dict[str, asyncio.Task[Addresses]] = {}
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
+    async def resolve(self, host: str, port: int, phases: Phases) -> list[tuple[int, Any]]:
         """Resolve a name.
 
         Args:
             host: the name.
-            port: copied to the results.
-            family: ignored; the option `family` decides.
+            port: put into the addresses.
+            phases: get the time of the lookup, if one was needed.
 
         Returns:
-            The addresses, at least one.
+            The families and addresses as sockets take them, at least one.
 
         Raises:
             OSError: the lookup failed; it has no errno.
             NameNotFoundError: the name does not exist, or it has no address.
         """
-        phases = current.get()
+        literal = address_of(host)
+        if literal is not None:
+            if self._version not in (None, literal.version):
+                raise NameNotFoundError(None, f"{host} is not an IPv{self._version} address")
+            return [_of(_FAMILY[literal.version], str(literal), port)]
         began = time.monotonic()
         phases.begin("dns")
         known = self._known.get(host)
@@ -81,10 +83,7 @@ class Resolver(AbstractResolver):
             phases.dns_s = time.monotonic() - began
         else:
             addresses = known[0]
-        return [
-            ResolveResult(hostname=host, host=address, port=port, family=kind, proto=0, flags=socket.AI_NUMERICHOST)
-            for kind, address in addresses
-        ]
+        return [_of(kind, address, port) for kind, address in addresses]
 
     async def _look_up(self, host: str) -> Addresses:
         lookup = self._lookups.get(host)
@@ -101,9 +100,6 @@ class Resolver(AbstractResolver):
             lookup.exception()
 
     async def _ask(self, host: str) -> Addresses:
-        literal = address_of(host)
-        if literal is not None:
-            return ((socket.AF_INET if literal.version == 4 else socket.AF_INET6, str(literal)),)
         answer, error = await self._answer(host)
         if error:
             text = pycares.errno.strerror(error)
@@ -156,6 +152,13 @@ class Resolver(AbstractResolver):
         await asyncio.gather(*lookups, return_exceptions=True)
         if self._channel is not None:
             self._channel.close()
+
+
+_FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
+
+
+def _of(family: int, address: str, port: int) -> tuple[int, Any]:
+    return family, (address, port) if family == socket.AF_INET else (address, port, 0, 0)
 
 
 class _Channel:

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -88,7 +89,9 @@ class Schedule:
         self._is_stopped = False
         self.rest: list[Target] = []
         """The targets that `stop` kept from being started."""
-        self._next_begin = 0.0
+        self._next_begin = -inf
+        self._is_rate_waited_for = False
+        """Whether a request could have started before, but for the rate."""
         self._takers: deque[asyncio.Future[None]] = deque()
         self._adders: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -243,9 +246,13 @@ class Schedule:
             now = self._loop.time()
             if self._next_begin > now:
                 self._set_timer(self._next_begin)
+                self._is_rate_waited_for = True
                 return False
-            # After a pause there is no burst of requests.
-            self._next_begin = max(self._next_begin, now - 1 / options.rate) + 1 / options.rate
+            # A request that starts late does not move the next one. After a pause there is no burst of requests.
+            is_late = self._is_rate_waited_for or now - self._next_begin < 1 / options.rate
+            oldest = now - 1 / options.rate if is_late else now
+            self._next_begin = max(self._next_begin, oldest) + 1 / options.rate
+            self._is_rate_waited_for = False
         if options.per_host_delay_s:
             host.not_before = max(host.not_before, self._loop.time() + options.per_host_delay_s)
         return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import zlib
 from collections import deque
@@ -38,6 +39,8 @@ __all__ = ["DaskWorkers", "Processes", "WorkerLostError", "check_chunk", "check_
 _MOST_TRIES = 3
 _MOST_CHUNK = 1000
 _LEAST_CHUNK = 50
+SILENCE_S = 2.0
+"""For how long nothing is said while Dask is waited for."""
 SLICE_S = 1.0
 """The time in which a worker starts URLs of a chunk."""
 
@@ -62,6 +65,7 @@ class Workers(Protocol):
 
     async def run(self, shard: int, chunk: list[Target], options: Options, holds: dict[str, Hold]) -> Answer:
         """Check a chunk in a worker."""
+        ...
 
 
 def check_chunk(chunk: list[Target], options: Options, holds: dict[str, Hold]) -> Answer:
@@ -161,11 +165,19 @@ class DaskWorkers:
                 n_workers=int(count or 4), threads_per_worker=1, processes=True, dashboard_address=None,
                 asynchronous=True,
             )  # fmt: skip
-        self._client = await client(self._cluster or self._address, asynchronous=True)
-        await self._client.wait_for_workers(1)
+        waits = asyncio.get_running_loop().call_later(SILENCE_S, self._say_that_it_waits)
+        try:
+            self._client = await client(self._cluster or self._address, asynchronous=True)
+            await self._client.wait_for_workers(1)
+        finally:
+            waits.cancel()
         # More shards than workers, so that a worker is not idle while one shard waits for a slow URL.
         self.shards = 4 * max(1, sum((await self._client.nthreads()).values()))
         return self
+
+    def _say_that_it_waits(self) -> None:
+        what = "the scheduler" if self._client is None else "a worker"
+        print(f"oneloop check: waiting for {what} of Dask at {self._address}", file=sys.stderr, flush=True)
 
     async def __aexit__(self, *exception: object) -> None:
         if self._client is not None:

@@ -88,7 +88,7 @@ class Rows:
             except csv.Error as error:
                 self._drop(done)
                 reason = str(error)
-            yield self._line, NoRow(self._lines[0], reason)
+            yield self._line, NoRow(self._lines[0], reason)  # pyright: ignore[reportPossiblyUnboundVariable]
             self._drop(1)
 
     def _separator(self) -> str:

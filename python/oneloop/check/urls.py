@@ -7,9 +7,16 @@ and control characters. The HTTP client finds out whether the host is a valid na
 from __future__ import annotations
 
 import re
+from ipaddress import IPv4Address, ip_address
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-__all__ = ["SCHEMES", "URL_CHARACTERS", "shown", "url_of"]
+from oneloop.check.failures import Failure
+
+if TYPE_CHECKING:
+    from oneloop.check.result import ErrorClass
+
+__all__ = ["SCHEMES", "URL_CHARACTERS", "refuse_unusual", "shown", "url_of"]
 
 SCHEMES = ("http", "https")
 
@@ -119,3 +126,25 @@ def shown(text: str) -> str:
     if short.isprintable():
         return short
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in short)
+
+
+def refuse_unusual(text: str, host: str, *, blocks_private: bool) -> None:
+    """Refuse unusual notations of IPv4 addresses, such as 0x7f.1: programs disagree on what they mean.
+
+    Args:
+        text: the URL as it was written.
+        host: its host as it is understood.
+        blocks_private: only public addresses are allowed.
+
+    Raises:
+        Failure: the notation is unusual.
+    """
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return
+    written = urlsplit(text).hostname
+    # A relative redirect has no host.
+    if isinstance(address, IPv4Address) and written not in (None, host):
+        kind: ErrorClass = "blocked" if blocks_private else "invalid_url"
+        raise Failure(kind, f"{shown(written)} is an unusual notation of {address}")

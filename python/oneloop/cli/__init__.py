@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import NoReturn
 
 import oneloop
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = {
+    "run": "run a Python program on oneloop: oneloop run script.py",
+    "serve": "serve an ASGI or WSGI application: oneloop serve package.module:app",
+    "check": "request each URL of a list and count the responses: oneloop check urls.txt",
+    "top": "watch the event loops of a running program: oneloop top",
+    "doctor": "say what this machine offers, and what to do about what is missing: oneloop doctor",
+    "docs": "read the documents: oneloop docs, oneloop docs serve",
+    "completion": "complete commands and options in a shell: oneloop completion bash",
+}
+"""Each command and what it does."""
 
 _HELP = """\
 usage: oneloop [--version] [--help] command ...
@@ -15,13 +27,11 @@ usage: oneloop [--version] [--help] command ...
 One native event loop for all of a Python program's I/O.
 
 commands:
-  run     run a Python program on oneloop: oneloop run script.py
-  serve   serve an ASGI or WSGI application: oneloop serve package.module:app
-  check   request each URL of a list and count the responses: oneloop check urls.txt
-  top     watch the event loops of a running program: oneloop top
+{commands}
 
 Each command has its own help: oneloop run --help
 """
+_NAMES = f"The commands are {', '.join([*COMMANDS][:-1])} and {[*COMMANDS][-1]}"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -36,24 +46,13 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         arguments = sys.argv[1:]
     if not arguments:
-        _refuse("no command given. The commands are run, serve, check and top")
+        _refuse(f"no command given. {_NAMES}")
     command, *rest = arguments
-    if command == "run":
-        from oneloop.cli import run
-
-        run.main(rest)
-    elif command == "serve":
-        _serve(rest)
-    elif command == "check":
-        from oneloop.cli import check
-
-        check.main(rest)
-    elif command == "top":
-        from oneloop.cli import top
-
-        top.main(rest)
+    if command in COMMANDS:
+        # Only this command's file is imported: a program should not find modules that it did not ask for.
+        import_module(f"oneloop.cli.{command}").main(rest)
     elif command in ("-h", "--help"):
-        print(_HELP, end="")
+        print(_HELP.format(commands="\n".join(f"  {name:10}  {text}" for name, text in COMMANDS.items())), end="")
         raise SystemExit(0)
     elif command in ("-V", "--version"):
         print(f"oneloop {oneloop.__version__}")
@@ -72,15 +71,9 @@ def _unknown(command: str, arguments: list[str]) -> str:
         return f"there is no option {command}. Write options after the command"
     if ":" in command:
         return f"{command} is not a command. To serve an application, write: oneloop serve {command}"
-    return f"{command} is not a command. The commands are run, serve, check and top"
+    return f"{command} is not a command. {_NAMES}"
 
 
 def _refuse(text: str) -> NoReturn:
     print(f"oneloop: {text}.\nusage: oneloop command ...\nTry 'oneloop --help'.", file=sys.stderr)
     raise SystemExit(2)
-
-
-def _serve(arguments: list[str]) -> NoReturn:
-    from oneloop.cli import serve
-
-    serve.main(arguments)

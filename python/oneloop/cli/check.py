@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from oneloop.cli.values import DOCUMENTS, header, size
+from oneloop.cli.values import header, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,9 +18,9 @@ __all__ = ["main", "parser"]
 _DESCRIPTION = """\
 Request each URL of a list, count the responses, and print one JSON object: {"200": 31}. A URL without a status is
 counted under its error: dns, connect, tls, timeout, too_many_redirects, blocked, protocol, invalid_url, retry_after."""
-_EPILOG = f"""\
+_EPILOG = """\
 Exit status: 0; 1 if a result occurred that --fail-on names; 2 if the command line is wrong or the run failed; 130 after
-Ctrl-C; 143 after SIGTERM. All details: {DOCUMENTS}/reference/check.md"""
+Ctrl-C; 143 after SIGTERM. All details: oneloop docs reference/check"""
 
 
 def _auth(text: str) -> tuple[str, str]:
@@ -137,9 +137,7 @@ def parser() -> argparse.ArgumentParser:
     spread = made.add_argument_group("where it runs")
     spread.add_argument("--processes", type=int, metavar="NUMBER", help="number of processes on this machine")
     spread.add_argument("--dask", metavar="ADDRESS", help="a Dask scheduler, or local:4 to start a local cluster")
-    spread.add_argument(
-        "--style", choices=STYLES, help="for comparison; the other styles use the package requests [coroutines]"
-    )
+    spread.add_argument("--style", choices=STYLES, help="for comparison: the same job in another style [coroutines]")
     return made
 
 
@@ -171,7 +169,7 @@ def main(arguments: list[str]) -> NoReturn:
     _open_standard_files()
     try:
         if "--style=green" in arguments or ("--style" in arguments and "green" in arguments):
-            # This must happen before the other imports.
+            # Files and names are looked up in green threads too. This must happen before the other imports.
             from oneloop.green import monkey
 
             monkey.patch_all()

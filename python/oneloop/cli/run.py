@@ -13,10 +13,12 @@ from oneloop import compat, registry
 from oneloop.running import hooks, interpreter
 from oneloop.running.program import Program
 
-__all__ = ["main", "prepare", "run_program"]
+__all__ = ["HELP", "REPLACED", "main", "prepare", "run_program"]
 
+REPLACED = tuple(compat.KNOWN)
+"""The names that --replace knows."""
 _USAGE = "usage: oneloop run [option]... (script.py | -m module | -c code | -) [argument]..."
-_HELP = f"""\
+HELP = f"""\
 {_USAGE}
 
 Run an unmodified Python program on oneloop: write `oneloop run` instead of `python`. Loops that the program creates
@@ -35,7 +37,7 @@ options:
   --patch               patch the standard library, so that blocking calls let other green threads run; needs
                         oneloop[green]
   --replace NAME        when the program imports this package, import oneloop's facade of it instead; NAME is one of
-                        {", ".join(compat.KNOWN)}
+                        {", ".join(REPLACED)}
   --keep-named          do not replace loops that the program names itself: uvloop, asyncio.SelectorEventLoop()
   -h, --help            show this help
 
@@ -58,7 +60,7 @@ def main(arguments: list[str]) -> None:
     except interpreter.UsageError as error:
         _refuse(str(error))
     if line.help:
-        print(_HELP, end="")
+        print(HELP, end="")
         raise SystemExit(0)
     if line.version:
         print(f"Python {sys.version.partition(' ')[0]}")
@@ -114,7 +116,7 @@ def prepare(
     hooks.enter(settings)
     if stats:
         # Importing asyncio registers the report, which is also printed if the program never imports asyncio.
-        import asyncio  # noqa: F401
+        import asyncio  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
 def run_program(program: list[str], *, is_module: bool) -> None:

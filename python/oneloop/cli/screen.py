@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import PurePath
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-__all__ = ["Screen", "command", "printable", "text"]
+__all__ = ["Screen", "command", "printable", "silence", "text"]
 
 _HEADS = (
     "process",
@@ -25,9 +26,10 @@ _HEADS = (
     "conns",
     "green",
     "files",
+    "client",
     "longest",
 )
-_LESS_IMPORTANT = ("files", "green", "calls", "loop", "in", "out", "conns")
+_LESS_IMPORTANT = ("client", "files", "green", "calls", "loop", "in", "out", "conns")
 """Columns that a narrow terminal does not show; the first ones are left out first."""
 _TOTAL_HEADS = tuple(head.removesuffix("/s") for head in _HEADS)
 COMMAND_MAX = 60
@@ -74,6 +76,19 @@ def _longest(loop: dict[str, Any], *, is_rate: bool) -> str:
     return f"{_seconds(length_s)} {name}" if name else "-"
 
 
+def _client(counts: dict[str, int] | None) -> str:
+    """Connections of HTTP clients that carry a request, of those that are open, and requests that wait for one."""
+    if counts is None:
+        return "-"
+    waiting = f" +{counts['waiting']:,}" if counts["waiting"] else ""
+    return f"{counts['open'] - counts['idle']:,}/{counts['open']:,}{waiting}"
+
+
+def silence(answer: dict[str, Any]) -> str:
+    """Return what is said of a process that does not answer."""
+    return f"no answer for {_seconds(answer['silent_s'])}: stopped, or an extension module holds the GIL"
+
+
 def _rows(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) -> list[list[str]]:
     """The rows of the table: rates since `before`, or totals without it."""
     earlier = {
@@ -81,6 +96,9 @@ def _rows(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) ->
     }
     rows = []
     for answer in answers:
+        if "silent_s" in answer:
+            rows.append([str(answer["pid"]), *["-"] * (len(_HEADS) - 2), silence(answer)])
+            continue
         for loop in answer["loops"]:
             if loop["state"] == "closed":
                 continue
@@ -104,6 +122,7 @@ def _rows(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) ->
                     f"{loop['open_transports']:,}",
                     f"{loop['green_threads']:,}",
                     f"{loop['file_operations']:,}",
+                    _client(loop.get("client")),
                     printable(_longest(loop, is_rate=elapsed_s is not None)),
                 ]
             )
@@ -111,8 +130,11 @@ def _rows(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) ->
 
 
 def _title(answers: list[dict[str, Any]]) -> str:
-    versions = printable(f"oneloop {answers[0]['oneloop']}, Python {answers[0]['python']}")
-    return f"{command(answers[0])}   {versions}"
+    first = next((answer for answer in answers if "silent_s" not in answer), None)
+    if first is None:
+        return command(answers[0])
+    versions = printable(f"oneloop {first['oneloop']}, Python {first['python']}")
+    return f"{command(first)}   {versions}"
 
 
 def text(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) -> str:
@@ -158,7 +180,8 @@ class Screen:
         self._live: Any = None
 
     def __enter__(self) -> Self:
-        if not sys.stdout.isatty():
+        # A terminal without control sequences shows nothing of what rich redraws.
+        if not sys.stdout.isatty() or os.environ.get("TERM", "").lower() in ("", "dumb", "unknown"):
             return self
         try:
             from rich.live import Live

@@ -7,9 +7,12 @@ import atexit
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from oneloop.cli.values import DOCUMENTS, header, size
+from oneloop import cgroup
+from oneloop.cli import config
+from oneloop.cli.values import header, size
 from oneloop.http.options import CHOICES, OptionError, Options
 from oneloop.http.service import run_with
 
@@ -18,14 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "parser"]
 
-_DESCRIPTION = f"""\
+_DESCRIPTION = """\
 Serve an ASGI or WSGI application. Options that uvicorn has too have the same names and meanings. Times are in seconds,
-sizes in bytes. All details: {DOCUMENTS}/reference/serve.md"""
+sizes in bytes. All details: oneloop docs reference/serve"""
 
 # Options of uvicorn that are accepted but have no effect, and whether each takes a value.
 LEFT_OUT = {
     "--loop": True,
-    "--http": True,
     "--ws": True,
     "--ws-max-queue": True,
     "--h11-max-incomplete-event-size": True,
@@ -57,6 +59,20 @@ def _folder(text: str) -> tuple[str, str]:
     return url, folder
 
 
+def _workers(text: str) -> int:
+    if text == "auto":
+        return cgroup.usable_cpus()
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither auto nor a number") from None
+
+
+def _versions(text: str) -> str:
+    """Return the option's value. uvicorn has the names of its parsers here, of which zttp knows HTTP/2 too."""
+    return {"h11": "1", "httptools": "1", "zttp": "auto"}.get(text, text)
+
+
 def _level(text: str) -> str:
     return text.lower()
 
@@ -75,6 +91,7 @@ _TABLE: dict[str, list[tuple[str, Callable[[str], Any] | None, str, str]]] = {
     ],
     "the application": [
         ("--interface", str, "", "kind of the application"),
+        ("--http", _versions, "", "versions of HTTP; h2c: HTTP/2 without TLS"),
         ("--factory", None, "", "the name is that of a function that returns the application"),
         ("--app-dir", str, "DIR", "directory to import from [the current one]"),
         ("--env-file", str, "PATH", "file with KEY=VALUE lines for the environment"),
@@ -84,7 +101,7 @@ _TABLE: dict[str, list[tuple[str, Callable[[str], Any] | None, str, str]]] = {
         ("--green", None, "", "patch the standard library: WSGI requests run in green threads"),
     ],
     "processes": [
-        ("--workers", int, "NUMBER", "number of worker processes [$WEB_CONCURRENCY, else 1]"),
+        ("--workers", _workers, "NUMBER", "worker processes; auto: one per usable CPU [$WEB_CONCURRENCY, else 1]"),
         ("--limit-max-requests", int, "NUMBER", "replace a worker after this number of requests"),
         ("--limit-max-requests-jitter", int, "NUMBER", "add a random number up to this to --limit-max-requests"),
         ("--limit-memory", size, "BYTES", "replace a worker that uses more memory"),
@@ -108,12 +125,15 @@ _TABLE: dict[str, list[tuple[str, Callable[[str], Any] | None, str, str]]] = {
         ("--access-log-format", str, "", "format of these lines"),
         ("--use-colors", bool, "", "colors in logs [on a terminal]"),
         ("--metrics", str, "PATH", "URL path for Prometheus metrics"),
+        ("--health", str, "PATH", "URL path for health checks: 200, and 503 while the server ends"),
     ],
     "responses": [
         ("--header", header, "NAME:VALUE", "header field for every response; can be repeated"),
         ("--server-header", bool, "", "send the header field Server"),
         ("--date-header", bool, "", "send the header field Date"),
         ("--static", _folder, "URL=DIR", "serve the files of a directory; can be repeated"),
+        ("--compress", None, "", "compress responses for clients that accept it"),
+        ("--redirect-https", int, "PORT", "redirect requests without TLS to https, at this port [443]"),
         ("--proxy-headers", bool, "", "use X-Forwarded-For and -Proto of trusted proxies"),
         ("--forwarded-allow-ips", str, "LIST", "trusted proxies [$FORWARDED_ALLOW_IPS, else 127.0.0.1,::1]"),
     ],
@@ -123,6 +143,10 @@ _TABLE: dict[str, list[tuple[str, Callable[[str], Any] | None, str, str]]] = {
         ("--max-header-size", size, "BYTES", "size of all header fields; above: 431"),
         ("--max-headers", int, "NUMBER", "number of header fields; above: 431"),
         ("--max-body-size", size, "BYTES", "size of a request's body; above: 413 [no limit]"),
+        ("--http2-streams", int, "NUMBER", "HTTP/2: requests at the same time on a connection"),
+        ("--http2-stream-window", size, "BYTES", "HTTP/2: unread bytes of a request's body"),
+        ("--http2-connection-window", size, "BYTES", "HTTP/2: unread bytes of all bodies of a connection"),
+        ("--http2-frame-size", size, "BYTES", "HTTP/2: size of a frame"),
         ("--timeout-header", float, "SECONDS", "timeout for a request's head, then 408; 0: no limit"),
         ("--timeout-body", float, "SECONDS", "timeout for the next part of a body, then 408; 0: no limit"),
         ("--timeout-keep-alive", float, "SECONDS", "timeout for the next request on a connection"),
@@ -150,6 +174,8 @@ _FIELDS = {
     "--reload-exclude": "reload_excludes",
 }
 _REPEATED = (*_FIELDS, "--static")
+# Options whose value can be left out, and what it is then. argparse would take the application for their value.
+_SHORT = {"--stats-socket": "1", "--redirect-https": "443"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -171,7 +197,13 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
-    made.add_argument("app", metavar="package.module:app", help="the application: its module and its name there")
+    made.add_argument(
+        "app", nargs="?", metavar="package.module:app", help="the application: its module and its name there"
+    )
+    made.add_argument(
+        "--config", metavar="FILE", help="TOML file with a table [serve] of these options [[tool.oneloop.serve] in"
+        " pyproject.toml]; the command line wins"
+    )  # fmt: skip
     defaults = Options.__dataclass_fields__
     for title, rows in _TABLE.items():
         group = made.add_argument_group(title)
@@ -189,6 +221,7 @@ def parser() -> argparse.ArgumentParser:
             else:
                 settings["type"] = kind
                 settings["action"] = "append" if flag in _REPEATED else "store"
+                settings["nargs"] = "?" if flag in _SHORT else None
                 if name in CHOICES:
                     settings["choices"] = CHOICES[name]
                 else:
@@ -207,6 +240,39 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def _with_values(arguments: list[str]) -> list[str]:
+    """Give options whose value may be left out their value: argparse would take the application for it."""
+    found: list[str] = []
+    for place, word in enumerate(arguments):
+        behind = arguments[place + 1] if place + 1 < len(arguments) else ""
+        is_given = word == "--stats-socket" and behind.endswith(".sock")
+        found.append(f"{word}={_SHORT[word]}" if word in _SHORT and not is_given else word)
+    return found
+
+
+def _read(reader: argparse.ArgumentParser, arguments: list[str]) -> dict[str, Any]:
+    """The options of the command line, and of the file for what the command line does not say."""
+    given: dict[str, Any] = vars(reader.parse_args(_with_values(arguments)))
+    # A positional argument that may be left out is in the result even so.
+    if given.get("app", argparse.SUPPRESS) in (None, argparse.SUPPRESS):
+        given.pop("app", None)
+    path = given.pop("config", None)
+    try:
+        if path is None and Path(config.PROJECT).is_file():
+            path = config.PROJECT
+        if path is None:
+            return given
+        table = config.table_of(path, "serve")
+        app = table.pop("app", None)
+        written: dict[str, Any] = vars(reader.parse_args(_with_values(config.words_of(table, reader, path))))
+    except config.ConfigError as error:
+        reader.error(str(error))
+    written.pop("app", None)
+    if app is not None:
+        written["app"] = app
+    return {**written, **given}
+
+
 def main(arguments: list[str]) -> NoReturn:
     """Run `oneloop serve`.
 
@@ -217,9 +283,10 @@ def main(arguments: list[str]) -> NoReturn:
         SystemExit: always: with 0 after SIGINT or SIGTERM, 2 if the command line is wrong, 3 if the start fails.
     """
     reader = parser()
-    # Without a value, argparse would take the application for the value of --stats-socket.
-    given: Any = vars(reader.parse_args([f"{word}=1" if word == "--stats-socket" else word for word in arguments]))
-    app = given.pop("app")
+    given: Any = _read(reader, arguments)
+    app = given.pop("app", None)
+    if app is None:
+        reader.error("no application given. Write oneloop serve package.module:app")
     if "stats_socket" in given:
         # Each process with a loop opens its own socket.
         os.environ["ONELOOP_STATS_SOCKET"] = given.pop("stats_socket")

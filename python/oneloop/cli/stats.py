@@ -9,6 +9,7 @@ import weakref
 from dataclasses import fields
 from typing import Any, TextIO
 
+from oneloop import registry
 from oneloop.loop import Loop
 from oneloop.statistics import Statistics
 
@@ -37,6 +38,12 @@ class _Log:
         if number is not None:
             self._closed[number] = loop.statistics()
 
+    def forget(self) -> None:
+        """Forget the loops of the parent, in a forked child."""
+        self._made = 0
+        self._open.clear()
+        self._closed.clear()
+
     def statistics(self) -> list[Statistics]:
         """The statistics in the order in which the loops were made."""
         still_open = {number: loop.statistics() for loop, number in self._open.items()}
@@ -51,25 +58,73 @@ def at_exit(*, is_child: bool = False) -> None:
             nothing is printed if there is no loop.
     """
     log = _Log()
-    make, close = Loop.__init__, Loop.close
 
-    def logged_init(self: Loop, *args: Any, **kwargs: Any) -> None:
-        make(self, *args, **kwargs)
-        log.made(self)
+    def follow(kind: Any) -> None:
+        make, close = kind.__init__, kind.close
 
-    def logged_close(self: Loop) -> None:
-        if not (self.is_running() or self.is_closed()):
-            log.closing(self)
-        close(self)
+        def logged_init(self: Any, *args: Any, **kwargs: Any) -> None:
+            make(self, *args, **kwargs)
+            log.made(self)
 
-    Loop.__init__ = logged_init  # type: ignore[method-assign]
-    Loop.close = logged_close  # type: ignore[method-assign]
-    atexit.register(lambda: _report(log.statistics(), is_child=is_child))
+        def logged_close(self: Any) -> None:
+            if not (self.is_running() or self.is_closed()):
+                log.closing(self)
+            close(self)
+
+        kind.__init__ = logged_init
+        kind.close = logged_close
+
+    follow(Loop)
+    # asyncio's own loop in green threads, if the program has them.
+    registry.follow_kinds(follow)
+    report = _Report(log, is_child=is_child)
+    atexit.register(report.print)
+    report.follow_multiprocessing()
+    os.register_at_fork(after_in_child=report.move_to_child)
 
 
-def _report(statistics: list[Statistics], *, is_child: bool) -> None:
-    if statistics or not is_child:
-        write(statistics, sys.stderr, process=os.getpid() if is_child else None)
+class _Report:
+    """The table of one process, printed once."""
+
+    def __init__(self, log: _Log, *, is_child: bool) -> None:
+        self._log = log
+        self._is_child = is_child
+        self._is_printed = False
+
+    def print(self) -> None:
+        if self._is_printed:
+            return
+        self._is_printed = True
+        statistics = self._log.statistics()
+        if statistics or not self._is_child:
+            write(statistics, sys.stderr, process=os.getpid() if self._is_child else None)
+
+    def move_to_child(self) -> None:
+        """Make this the table of a child that was made by fork."""
+        self._log.forget()
+        self._is_child, self._is_printed = True, False
+        self.follow_multiprocessing()
+
+    def follow_multiprocessing(self) -> None:
+        """Print the table at the end of a child of multiprocessing, which may end with os._exit, after its finalizers.
+
+        A child begins with those of its parent, or of the time in which a fork server's child imported the program. It
+        clears them, and then calls what is registered here.
+        """
+        util: Any = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            _print_at_the_end_of_a_worker(self)
+            util.register_after_fork(self, _print_at_the_end_of_a_worker)
+
+
+def _print_at_the_end_of_a_worker(report: _Report) -> None:
+    from multiprocessing import process, util
+
+    def print_in_worker() -> None:
+        if process.parent_process() is not None:
+            report.print()
+
+    util.Finalize(None, print_in_worker, exitpriority=-1000)
 
 
 def write(statistics: list[Statistics], file: TextIO, *, process: int | None = None) -> None:

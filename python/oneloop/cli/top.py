@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import json
 import os
-import socket
 import stat
 import sys
-import time
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from oneloop import stats_socket
-from oneloop.cli import screen
+from oneloop.cli import asking, screen
+from oneloop.cli.asking import Question, SilentError, TopError
+from oneloop.cli.keys import Keys
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]
 
-FORMAT = 1
-LIMIT_S = 5.0
-"""The timeout for an answer. A process takes longer only if an extension module holds the GIL."""
-_ANSWER_MAX_BYTES = 64 << 20
+PATIENCE_S = 1.0
+"""How long a table waits for the answers of all processes. A process without an answer gets a row that says so."""
 
 _EPILOG = """\
 A program can be watched if it was started with oneloop run --stats-socket, oneloop serve --stats-socket, or with the
@@ -30,27 +27,24 @@ top shows the only program there is, with all its workers, or lists the programs
 _HINT = "Start the program with: oneloop run --stats-socket script.py (or set ONELOOP_STATS_SOCKET=1)."
 
 
-class TopError(Exception):
-    """There is nothing to show. The message says why, and what to do."""
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser."""
+    made = argparse.ArgumentParser(
         prog="oneloop top",
         description="Watch the event loops of running programs: ticks, lag, callbacks, connections, bytes.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
+    made.add_argument(
         "process",
         nargs="?",
         metavar="PROCESS",
         help="a process id (also that of the parent of worker processes), or the path of a stats socket",
     )
-    parser.add_argument("--once", action="store_true", help="print one table as text and exit")
-    parser.add_argument("--json", action="store_true", help="print one snapshot of each process as JSON and exit")
-    parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="time between updates [1.0]")
-    return parser
+    made.add_argument("--once", action="store_true", help="print one table as text and exit")
+    made.add_argument("--json", action="store_true", help="print one snapshot of each process as JSON and exit")
+    made.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="time between updates [1.0]")
+    return made
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -62,43 +56,64 @@ def main(arguments: list[str]) -> NoReturn:
     Raises:
         SystemExit: always: with 0; 1 if there is no such program or it ends; 2 if the command line is wrong.
     """
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    reader = parser()
+    options = reader.parse_args(arguments)
     if not options.interval > 0:
-        parser.error(f"--interval must be greater than 0: {options.interval}")
+        reader.error(f"--interval must be greater than 0: {options.interval}")
+    status = 0
     try:
-        paths = _find(options.process)
-        if options.json:
-            for answer in _answers(paths):
-                print(json.dumps(answer), flush=True)
-        elif options.once:
-            print(screen.text(_answers(paths), None), flush=True)
-        else:
-            _watch(paths, options.process, options.interval)
+        with Asker(asking.LIMIT_S) as asker:
+            paths = _find(options.process, asker)
+            if options.json:
+                _print_json(asker.answers(paths))
+            elif options.once:
+                print(screen.text(asker.answers(paths), None), flush=True)
+            else:
+                asker.patience_s = PATIENCE_S
+                _watch(paths, options.process, options.interval, asker)
     except TopError as error:
         print(f"oneloop top: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        status = 1
     except BrokenPipeError:
-        # The reader of stdout has closed it. Without this, Python would print an error when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        # The reader of stdout has closed it.
+        _drop_output()
+    except OSError as error:
+        print(f"oneloop top: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        _drop_output()
+        status = 1
     except KeyboardInterrupt:
         print()
-    raise SystemExit(0)
+    raise SystemExit(status)
+
+
+def _drop_output() -> None:
+    """Discard output that cannot be written. Otherwise Python would print an error when it flushes stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _print_json(answers: list[dict[str, Any]]) -> None:
+    for answer in answers:
+        if "silent_s" not in answer:
+            print(json.dumps(answer), flush=True)
+    silent = [answer for answer in answers if "silent_s" in answer]
+    if silent:
+        raise SilentError(
+            "\n".join(f"{screen.command(one)} (process {one['pid']}): {screen.silence(one)}" for one in silent)
+        )
 
 
 # -- which ---------------------------------------------------------------------------------------
 
 
-def _find(process: str | None) -> list[str]:
+def _find(process: str | None, asker: Asker) -> list[str]:
     """The paths of the sockets that the argument PROCESS selects."""
     if process is not None and not process.isdecimal():
-        if not os.path.exists(process):
-            raise TopError(f"there is no socket {process}. Is the program still running?")
+        _check_path(process)
         return [process]
     pid = None if process is None else int(process)
     owner = os.geteuid() if pid is None else _owner(pid)
     folder = stats_socket.folder(owner)
-    there = _living(folder, owner)
+    there = _living(folder, owner, asker)
     if pid is not None:
         paths = [path for path, answer in there.items() if pid in (answer["pid"], answer["parent"])]
         if not paths:
@@ -116,6 +131,17 @@ def _find(process: str | None) -> list[str]:
     raise TopError("\n".join(["there are several programs; choose one with: oneloop top PID", *lines]))
 
 
+def _check_path(path: str) -> None:
+    shown = screen.printable(path)
+    try:
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            raise TopError(f"{shown} is not a socket. PROCESS is a process id, or the path of a stats socket")
+    except (FileNotFoundError, NotADirectoryError):
+        raise TopError(f"there is no socket {shown}. Is the program still running?") from None
+    except OSError as error:
+        raise TopError(f"{shown}: {error.strerror}") from None
+
+
 def _owner(pid: int) -> int:
     try:
         owner = os.stat(f"/proc/{pid}").st_uid
@@ -126,7 +152,7 @@ def _owner(pid: int) -> int:
     return owner
 
 
-def _living(folder: str, owner: int) -> dict[str, dict[str, Any]]:
+def _living(folder: str, owner: int, asker: Asker) -> dict[str, dict[str, Any]]:
     """The sockets in a user's folder and their snapshots. Our own sockets of processes that have ended are removed."""
     try:
         found = os.lstat(folder)
@@ -138,7 +164,7 @@ def _living(folder: str, owner: int) -> dict[str, dict[str, Any]]:
         return {}
     except PermissionError:
         raise TopError(f"{folder} belongs to another user; only its owner may watch the programs in it") from None
-    answers = {}
+    paths = []
     # If root reads another user's folder, that user could replace the socket by another file before it is removed.
     removes = found.st_uid == os.geteuid()
     for name in names:
@@ -146,94 +172,82 @@ def _living(folder: str, owner: int) -> dict[str, dict[str, Any]]:
         if ".sock" not in name or name.endswith(".new"):
             continue
         try:
-            if stats_socket.is_in_use(path, removes=removes):
-                answers[path] = ask(path)
-        except TopError as error:
-            print(f"oneloop top: {error}", file=sys.stderr)
+            if asker.waits_for(path) or stats_socket.is_in_use(path, removes=removes):
+                paths.append(path)
         except OSError as error:
             print(f"oneloop top: {screen.printable(path)}: {error.strerror}", file=sys.stderr)
+    answers = {}
+    for path, answer in asker.look(paths).items():
+        if isinstance(answer, TopError):
+            print(f"oneloop top: {answer}", file=sys.stderr)
+        else:
+            answers[path] = answer
     return answers
 
 
 # -- asking --------------------------------------------------------------------------------------
 
 
-def ask(path: str) -> dict[str, Any]:
-    """Request a snapshot from the process that listens at a path.
+class Asker:
+    """Asks processes for snapshots. The question of a process that does not answer stays open until it does.
 
     Args:
-        path: the stats socket.
-
-    Returns:
-        The snapshot.
-
-    Raises:
-        TopError: no process listens there, it does not answer, or the answer is not a snapshot.
+        patience_s: how long to wait for the answers.
     """
-    shown = screen.printable(path)
-    try:
-        received = _received(path)
-    except TimeoutError:
-        raise TopError(f"{shown} does not answer: an extension module may hold the GIL for a long time") from None
-    except (ConnectionRefusedError, FileNotFoundError):
-        raise TopError(f"the program at {shown} has ended") from None
-    except PermissionError:
-        raise TopError(f"{shown} belongs to another user; only its owner may watch the program") from None
-    except OSError as error:
-        raise TopError(f"{shown}: {error.strerror}") from None
-    if not received:
-        raise TopError(f"{shown} does not answer: the program belongs to another user, or it is ending")
-    try:
-        answer: dict[str, Any] = json.loads(received)
-        version = answer["format"]
-    except (ValueError, TypeError, KeyError):
-        raise TopError(f"{shown} is not a stats socket of oneloop") from None
-    if version != FORMAT:
-        raise TopError(
-            f"{shown} answers in format {version!r}, but this oneloop top reads only format {FORMAT}."
-            " Use the program's version of oneloop"
-        )
-    return answer
+
+    def __init__(self, patience_s: float) -> None:
+        self.patience_s = patience_s
+        self._open: dict[str, Question] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for question in self._open.values():
+            question.close()
+
+    def waits_for(self, path: str) -> bool:
+        """Return whether a question to this socket is open."""
+        return path in self._open
+
+    def look(self, paths: list[str]) -> dict[str, dict[str, Any] | TopError]:
+        """Return, for each path, a snapshot, or what is known of a process that does not answer, or an error."""
+        found: dict[str, dict[str, Any] | TopError] = {}
+        for path in paths:
+            try:
+                if path not in self._open:
+                    self._open[path] = Question(path)
+            except TopError as error:
+                found[path] = error
+        asked = [question for path, question in self._open.items() if path in paths]
+        for question, answer in asking.wait(asked, self.patience_s).items():
+            found[question.path] = answer
+            del self._open[question.path]
+        return {path: found[path] if path in found else self._open[path].silence() for path in paths}
+
+    def answers(self, paths: list[str]) -> list[dict[str, Any]]:
+        """Return the answers of the processes that still run.
+
+        Raises:
+            TopError: no process does.
+        """
+        looked = self.look(paths).values()
+        answers = [answer for answer in looked if not isinstance(answer, TopError)]
+        errors = [answer for answer in looked if isinstance(answer, TopError)]
+        if not answers and errors:
+            raise errors[0]
+        return answers
 
 
-def _received(path: str) -> bytearray:
-    received = bytearray()
-    until_s = time.monotonic() + LIMIT_S
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(LIMIT_S)
-        sock.connect(path)
-        while chunk := sock.recv(65536):
-            received += chunk
-            if len(received) > _ANSWER_MAX_BYTES:
-                raise OSError(errno.EMSGSIZE, "the answer is too long")
-            left_s = until_s - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError
-            sock.settimeout(left_s)
-    return received
-
-
-def _answers(paths: list[str]) -> list[dict[str, Any]]:
-    """The snapshots of the processes that still run. Raises TopError if none does."""
-    answers, errors = [], []
-    for path in paths:
-        try:
-            answers.append(ask(path))
-        except TopError as error:
-            errors.append(error)
-    if not answers:
-        raise errors[0]
-    return answers
-
-
-def _watch(paths: list[str], process: str | None, interval_s: float) -> None:
+def _watch(paths: list[str], process: str | None, interval_s: float, asker: Asker) -> None:
     before: list[dict[str, Any]] | None = None
-    with screen.Screen() as shown:
+    with Keys() as keys, screen.Screen() as shown:
         while True:
-            answers = _answers(paths)
+            answers = asker.answers(paths)
             shown.show(answers, before)
             before = answers
-            time.sleep(interval_s)
+            if keys.wait(interval_s) == "q":
+                return
             if process is not None and process.isdecimal():
                 # The process id may be that of a parent, whose workers are replaced from time to time.
-                paths = _find(process)
+                paths = _find(process, asker)

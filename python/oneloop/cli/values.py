@@ -1,16 +1,10 @@
-"""What several commands use: the address of the documents, and parsers for option values.
-
-argparse calls the parsers with the option's text.
-"""
+"""Parsers for option values that several commands use. argparse calls them with the option's text."""
 
 from __future__ import annotations
 
 import argparse
 
-__all__ = ["DOCUMENTS", "header", "size"]
-
-DOCUMENTS = "https://github.com/oneloop/oneloop/tree/main/docs"
-"""Where the documents are. pyproject.toml has the same address."""
+__all__ = ["header", "size"]
 
 _SUFFIXES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 

@@ -26,6 +26,9 @@ _MODULES = {
     ),
     # Its other modules are created when they are imported.
     "gevent": ("gevent",),
+    # Their other modules are those of the package itself.
+    "httpcore": ("httpcore",),
+    "httpcore2": ("httpcore2",),
     "httptools": (
         "httptools",
         "httptools.parser",
@@ -57,7 +60,7 @@ KNOWN = tuple(sorted(_MODULES))
 def install(name: str) -> None:
     """Make `import name` return the facade in this process from now on.
 
-    It does not matter whether the package itself is installed.
+    It does not matter whether the package itself is installed, except for httpcore and httpcore2.
 
     Args:
         name: the name of the package, one of `KNOWN`.
@@ -65,7 +68,8 @@ def install(name: str) -> None:
     Raises:
         ValueError: there is no facade with this name; the message lists the available ones.
         RuntimeError: the package was already imported, so parts of the program would continue to use it.
-        ImportError: the facade of gevent requires the greenlet package, which is missing.
+        ImportError: the facade of gevent requires the greenlet package, which is missing; those of httpcore and
+            httpcore2 require the package itself.
     """
     modules = _MODULES.get(name)
     if modules is None:

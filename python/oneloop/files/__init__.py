@@ -6,29 +6,36 @@ raise the same exceptions with the same filenames, or TimeoutError. They need a 
 
 from __future__ import annotations
 
+from oneloop.files.attributes import (
+    access,
+    chmod,
+    chown,
+    fallocate,
+    getxattr,
+    lchown,
+    listxattr,
+    removexattr,
+    setxattr,
+    statvfs,
+    truncate,
+    utime,
+)
 from oneloop.files.binary import BinaryFile
 from oneloop.files.copying import copy, copy2, copyfile, copymode, copystat, copytree, move
 from oneloop.files.direct import DirectAlignment, aligned_buffer, direct_alignment
 from oneloop.files.engine import EngineInfo, engine_info, use_engine
 from oneloop.files.names import (
-    access,
-    chmod,
-    chown,
     exists,
-    fallocate,
     getatime,
     getctime,
     getmtime,
     getsize,
-    getxattr,
     isdir,
     isfile,
     islink,
     ismount,
-    lchown,
     lexists,
     link,
-    listxattr,
     lstat,
     makedirs,
     mkdir,
@@ -36,25 +43,22 @@ from oneloop.files.names import (
     realpath,
     remove,
     removedirs,
-    removexattr,
     rename,
     renames,
     replace,
     rmdir,
     samefile,
-    setxattr,
     stat,
-    statvfs,
     symlink,
-    truncate,
     unlink,
-    utime,
 )
 from oneloop.files.opening import Opening, open  # noqa: A004 - has the interface of the built-in
 from oneloop.files.path import Path, PathInfo
-from oneloop.files.temporary import NamedTemporaryFile, SpooledTemporaryFile, TemporaryDirectory, TemporaryFile
+from oneloop.files.removal import rmtree
+from oneloop.files.spooled import SpooledTemporaryFile
+from oneloop.files.temporary import NamedTemporaryFile, TemporaryDirectory, TemporaryFile
 from oneloop.files.text import TextFile
-from oneloop.files.trees import DirEntry, ScandirIterator, glob, listdir, rmtree, scandir, walk
+from oneloop.files.trees import DirEntry, ScandirIterator, glob, listdir, scandir, walk
 from oneloop.files.unbuffered import UnbufferedFile
 from oneloop.files.watching import Change, Event, Watch, watch
 from oneloop.files.whole import read_file, read_text, write_file, write_text

@@ -16,7 +16,7 @@ import shutil
 import stat
 from typing import TYPE_CHECKING, Any
 
-from oneloop.files.engine import bounded, current, named, run_job
+from oneloop.files.engine import bounded, current, named, run_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ async def copyfile(
         OSError: with `filename`; `shutil.SameFileError`; `shutil.SpecialFileError` for a FIFO.
         TimeoutError: the timeout has expired.
     """
-    return await run_job(copy_content, src, dst, follow_symlinks=follow_symlinks)
+    return await run_copy(copy_content, src, dst, follow_symlinks=follow_symlinks)
 
 
 @bounded
@@ -51,7 +51,7 @@ async def copy(src: AnyPath, dst: AnyPath, *, follow_symlinks: bool = True, time
 
     Arguments and errors are those of `copyfile`, but `dst` can be a directory.
     """
-    return await run_job(_copy, src, dst, follow_symlinks=follow_symlinks)
+    return await run_copy(_copy, src, dst, follow_symlinks=follow_symlinks)
 
 
 @bounded
@@ -60,7 +60,7 @@ async def copy2(src: AnyPath, dst: AnyPath, *, follow_symlinks: bool = True, tim
 
     Arguments and errors are those of `copy`.
     """
-    return await run_job(_copy2, src, dst, follow_symlinks=follow_symlinks)
+    return await run_copy(_copy2, src, dst, follow_symlinks=follow_symlinks)
 
 
 @bounded
@@ -116,7 +116,7 @@ async def copytree(
         OSError: the top directory cannot be read or created.
         TimeoutError: the timeout has expired. Files that were copied before are not removed.
     """
-    return await run_job(
+    return await run_copy(
         _copy_tree,
         src,
         dst,
@@ -145,7 +145,7 @@ async def move(
         OSError: with `filename`.
         TimeoutError: the timeout has expired. The source is removed only after all of it was copied.
     """
-    return await run_job(_move, src, dst, copy_function)
+    return await run_copy(_move, src, dst, copy_function)
 
 
 def _copy_tree(job: Job, /, src: Any, dst: Any, *, copy_function: Callable[..., Any], **options: Any) -> Any:

@@ -1,42 +1,41 @@
 """`Descriptor`: the only owner of an open file's descriptor (S4). It has the file's lock and its running operations.
 
 Every operation on the descriptor goes through this class. The descriptor is closed once, after the last operation has
-ended. The cursor and the buffers are in `handle.py`.
+ended. The position and the buffers are in `handle.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import io
 from asyncio import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oneloop import _native
-from oneloop.files.engine import undisturbed
+from oneloop.files.borrowed import PIECE_BYTES, copied
+from oneloop.files.engine import running_loop, undisturbed
+from oneloop.files.views import advance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from _typeshed import ReadableBuffer, WriteableBuffer
+    from _typeshed import WriteableBuffer
 
-    from oneloop.files.opening import Mode
+    from oneloop.files.coding import Style
+    from oneloop.files.request import Mode
 
-__all__ = ["CLOSED", "SEEK_TEXT", "Descriptor", "Opened", "running_loop"]
+__all__ = ["CLOSED", "SEEK_TEXT", "Descriptor", "Opened"]
 
 CLOSED = "I/O operation on closed file."
 SEEK_TEXT = "File or stream is not seekable."
 
-# Bound here to save the attribute look-up in each operation.
-running_loop = asyncio._get_running_loop
-
 
 class Opened(NamedTuple):
-    """The properties of a new handle, besides the descriptor."""
+    """The properties of a new handle, besides the descriptor. The native half reads some of them by their index."""
 
     # The `file` argument of `open()`.
     name: str | bytes | int
     mode: Mode
-    # The cursor's offset, or -1 if the kernel's position is the cursor.
+    # The position, or -1 if it is the kernel's.
     offset: int
     # The file's size in bytes.
     size: int
@@ -45,8 +44,8 @@ class Opened(NamedTuple):
     # The descriptor has a position.
     is_seekable: bool
     # The filesystem is local: it answers without asking a server.
-    is_near: bool
-    # Writes go to the end, wherever the cursor is (O_APPEND).
+    is_local: bool
+    # Writes go to the end, wherever the position is (O_APPEND).
     is_appending: bool
     # It was opened with O_DIRECT.
     is_direct: bool
@@ -56,6 +55,16 @@ class Opened(NamedTuple):
     buffer_bytes: int
     # The read-ahead may grow while the program reads on, because the program has not set a size.
     may_grow: bool
+    # How text is coded; None: it is a binary file.
+    style: Style | None
+
+    def described(self) -> str:
+        """Return the repr of the file object, which may not exist any more."""
+        if self.style is not None:
+            kind, mode, rest = "TextFile", self.mode.given, f" encoding={self.style.encoding!r}"
+        else:
+            kind, mode, rest = "BinaryFile" if self.buffer_bytes else "UnbufferedFile", self.mode.of_bytes, ""
+        return f"<oneloop.files.{kind} name={self.name!r} mode={mode!r}{rest}>"
 
 
 class Descriptor(_native.FileHandle):
@@ -65,20 +74,7 @@ class Descriptor(_native.FileHandle):
     kernel still completes it. `take_turn()` and `pending` are defined in the native base class.
     """
 
-    __slots__ = ("__weakref__", "_flying", "loop", "opened")
-
-    def __init__(
-        self,
-        files: _native.Files,
-        number: int,
-        capacity: int,
-        opened: Opened,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self.opened = opened
-        self.loop = loop
-        # Operations that use the descriptor and that no call waits for. Created on first use.
-        self._flying: set[Future[Any]] | None = None
+    __slots__ = ("__weakref__",)
 
     # -- checks ----------------------------------------------------------------------------------
 
@@ -167,14 +163,43 @@ class Descriptor(_native.FileHandle):
     async def readv(self, buffers: Sequence[WriteableBuffer], offset: int) -> int:
         """Fill the buffers from `offset` on. Return the number of bytes, 0 at the end of the file."""
         self.check()
+        if not self.lends:
+            return await self._read_copied([memoryview(buffer) for buffer in buffers], offset)
         done = self.files.readv(self.number, buffers, offset, self.opened.is_direct)
         return await done if isinstance(done, Future) else done
 
-    def writev(self, buffers: Sequence[ReadableBuffer], offset: int) -> int | Future[int]:
-        """Write the buffers at `offset`. Return the number of bytes, which can be fewer than given."""
+    async def _read_copied(self, views: list[memoryview], offset: int) -> int:
+        """Like `readv`, into memory that belongs to the operation; see `borrowed`."""
+        total = 0
+        while views:
+            self.check()
+            wanted = min(sum(map(len, views)), PIECE_BYTES)
+            data = self.files.read(self.number, wanted, offset + total, False)
+            if isinstance(data, Future):
+                data = await data
+            rest = memoryview(data)
+            for view in views:
+                part = rest[: len(view)]
+                view[: len(part)] = part
+                rest = rest[len(part) :]
+            advance(views, len(data))
+            total += len(data)
+            if len(data) < wanted:
+                break
+        return total
+
+    @property
+    def lends(self) -> bool:
+        """True if transfers may use the memory of the program; see `borrowed`."""
+        opened = self.opened
+        return opened.is_direct or (opened.is_local and opened.is_file)
+
+    def writev(self, views: list[memoryview], offset: int) -> int | Future[int]:
+        """Write the views at `offset`. Return the number of bytes, which can be fewer than given."""
         self.check()
         self.was_written = True
-        return self.files.writev(self.number, buffers, offset, self.opened.is_direct)
+        lent = [*views] if self.lends else copied(views)
+        return self.files.writev(self.number, lent, offset, self.opened.is_direct)
 
     async def sync(self, datasync: bool) -> None:
         """Wait until the file is on the disk: fsync(2), or with `datasync` fdatasync(2)."""

@@ -42,15 +42,20 @@ __all__ = [
     "at",
     "bounded",
     "check_timeout",
+    "close_late",
     "current",
     "encoded",
     "ended",
     "engine_info",
     "files_of",
     "had",
+    "joined",
     "named",
     "opened",
+    "run_copy",
     "run_job",
+    "run_removal",
+    "running_loop",
     "undisturbed",
     "use_engine",
     "within",
@@ -64,6 +69,9 @@ FdOrPath: TypeAlias = "int | AnyPath"
 
 AT_FDCWD = -100
 """As `dir_fd`: paths are relative to the current directory (openat(2))."""
+
+# Bound here to save the attribute look-up in each operation.
+running_loop = asyncio._get_running_loop
 
 _ENCODING = sys.getfilesystemencoding()
 _ERRORS = sys.getfilesystemencodeerrors()
@@ -135,7 +143,9 @@ def current() -> Files:
         ValueError: `ONELOOP_FILES` is not the name of an engine.
         OSError: the kernel or a sandbox forbids the engine in `ONELOOP_FILES`.
     """
-    return files_of(_running())
+    loop = running_loop()
+    files = loop._files if isinstance(loop, Loop) else None
+    return files_of(_running()) if files is None else files
 
 
 def files_of(loop: Loop) -> Files:
@@ -149,7 +159,7 @@ def files_of(loop: Loop) -> Files:
 
 
 def _running() -> Loop:
-    loop = asyncio._get_running_loop()
+    loop = running_loop()
     if loop is None:
         raise RuntimeError(
             "no running event loop: call the functions of oneloop.files in a coroutine that runs with"
@@ -224,7 +234,7 @@ async def opened(
             return await fd
         except BaseException:
             # Opened and cancelled in the same tick: close it here, because no other code has the descriptor.
-            fd.add_done_callback(partial(_close_late, files))
+            fd.add_done_callback(partial(close_late, files))
             raise
     except OSError as error:
         named(error, path)
@@ -236,14 +246,17 @@ async def had(files: Files, opening: Future[T]) -> T:
     try:
         await undisturbed(opening)
     except BaseException:
-        opening.add_done_callback(partial(_close_late, files))
+        opening.add_done_callback(partial(close_late, files))
         raise
     return opening.result()
 
 
-def _close_late(files: Files, opening: Future[Any]) -> None:
+def close_late(files: Files, opening: Future[Any]) -> None:
+    """Close the descriptor that an opening has returned, alone or with its status, although nobody waits any more."""
     if not opening.cancelled() and opening.exception() is None:
         number = opening.result()
+        if isinstance(number, tuple):
+            number = number[0]
         if isinstance(number, int) and number >= 0:
             files.forsake(number)
 
@@ -293,6 +306,19 @@ def bounded(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corout
     return call
 
 
+# -- results ---------------------------------------------------------------------------------------
+
+MUCH_BYTES = 1024 * 1024
+"""From this size on, joining pieces is done on a thread."""
+
+
+async def joined(files: Files, pieces: list[bytes]) -> bytes:
+    """Join pieces; long ones on a thread that does not hold the GIL."""
+    if sum(map(len, pieces)) < MUCH_BYTES:
+        return b"".join(pieces)
+    return await files.call(_native.join_bytes, pieces)
+
+
 # -- jobs --------------------------------------------------------------------------------------------
 
 
@@ -338,8 +364,22 @@ async def run_job(function: Callable[Concatenate[Job, P], T], /, *args: P.args, 
     If the awaiter is cancelled before the job has begun, CancelledError is raised immediately; later, it is raised when
     the job has ended.
     """
+    return await _outcome(current().call_long, function, *args, **kwargs)
+
+
+async def run_copy(function: Callable[Concatenate[Job, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Like `run_job`, on threads that only copy: other jobs do not wait for a long copy."""
+    return await _outcome(current().call_copy, function, *args, **kwargs)
+
+
+async def run_removal(function: Callable[Concatenate[Job, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Like `run_job`, on threads that only remove trees."""
+    return await _outcome(current().call_removal, function, *args, **kwargs)
+
+
+async def _outcome(call: Callable[..., Future[Any]], function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     job = Job()
-    future: Future[T] = current().call_long(_run, function, job, *args, **kwargs)
+    future: Future[T] = call(_run, function, job, *args, **kwargs)
     try:
         await undisturbed(future)
     except asyncio.CancelledError as cancelled:

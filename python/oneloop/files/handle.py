@@ -1,9 +1,9 @@
-"""`Handle`: an open file with its cursor, its buffers and its closing.
+"""`Handle`: an open file with its position, its buffers and its closing.
 
-The handle keeps the cursor itself and passes an explicit offset to each transfer, so a cancelled transfer does not move
-the cursor. Pipes, terminals and devices have no offsets, and other code may use a descriptor that is shared
-(`fileno()`, `open(fd)`). For these the descriptor's position in the kernel is the cursor: `offset` is -1, and the data
-of a cancelled read is kept for the next read.
+The handle keeps the position itself and passes an explicit offset to each transfer, so a cancelled transfer does not
+change the position. Pipes, terminals and devices have no offsets, and other code may use a descriptor that is shared
+(`fileno()`, `open(fd)`). For these the position is the kernel's: `offset` is -1, and the data of a cancelled read is
+kept for the next read.
 
 States: open → closing (`closing` is set) → closed (`number` is -1). Binary and text files call a handle. Its coroutines
 may be called only by the task that holds the turn (the file's lock):
@@ -25,12 +25,10 @@ from asyncio import Future
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from oneloop import _native
-from oneloop.files.descriptor import CLOSED, Descriptor, Opened, running_loop
-from oneloop.files.engine import undisturbed
+from oneloop.files.borrowed import PIECE_BYTES, BorrowingFuture, is_mutable, owned
+from oneloop.files.descriptor import CLOSED, Descriptor
+from oneloop.files.engine import ended, running_loop, undisturbed
 from oneloop.files.views import advance, first
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["Handle"]
 
@@ -64,23 +62,10 @@ class Flight(NamedTuple):
 class Handle(Descriptor):
     """An open file. Internal: programs call `open()`."""
 
-    __slots__ = ("_flight", "_step_bytes", "ahead", "closing", "describe")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        files: _native.Files,
-        number: int,
-        capacity: int,
-        opened: Opened,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        super().__init__(files, number, capacity, opened, loop)
-        self.ahead: _native.ReadAhead[bytes] = _native.ReadAhead(b"\n")
-        self.closing: Future[None] | None = None
-        # Returns the file object's repr, for the warning that the file was not closed.
-        self.describe: Callable[[Opened], str] = repr
-        self._step_bytes = opened.buffer_bytes
-        self._flight: Flight | None = None
+    if TYPE_CHECKING:
+        _flight: Flight | None
 
     # -- the turn ----------------------------------------------------------------------------------
 
@@ -125,7 +110,7 @@ class Handle(Descriptor):
         """Return True if a read at the kernel's position is in progress."""
         return self._flight is not None and self._flight.views is None
 
-    # -- reading at the cursor -------------------------------------------------------------------
+    # -- reading at the position -----------------------------------------------------------------
 
     async def fetch(self, size: int) -> bytes:
         """Read up to `size` bytes after the data that was read ahead."""
@@ -202,6 +187,12 @@ class Handle(Descriptor):
         total = 0
         end = await self._end()
         try:
+            if self.ahead.remaining and 0 <= self.offset <= end - MUCH_BYTES and not self.opened.is_direct:
+                data = await self._with_ahead(end - self.offset + 1)
+                if self.offset == end:
+                    return data
+                pieces.append(data)
+                total = len(data)
             while True:
                 missing = end - self.raw_tell() if end else -1
                 # Ask for one byte more than the file should have: a short read then shows that this is the end.
@@ -216,11 +207,22 @@ class Handle(Descriptor):
                 if len(data) == missing:
                     break
         except BaseException:
-            self.ahead.feed(b"".join(pieces))
+            # Piece by piece: joining them would hold the loop.
+            for piece in pieces:
+                self.ahead.feed(piece)
             raise
         if self.ahead.remaining:
             pieces.insert(0, self.ahead.take())
         return pieces[0] if len(pieces) == 1 else await self._joined(pieces)
+
+    async def _with_ahead(self, size: int) -> bytes:
+        """Return the data that was read ahead and the next `size` bytes, read into one buffer with it."""
+        self.check()
+        head = self.ahead.peek()
+        data = await self.files.read_after(self.number, head, size, self.offset)
+        self.ahead.clear()
+        self.offset += len(data) - len(head)
+        return data
 
     async def line(self, limit: int) -> bytes:
         """Return a line with its line end, or its first `limit` bytes; b"" at the end of the file."""
@@ -258,7 +260,7 @@ class Handle(Descriptor):
         self.offset += total
         return start + total
 
-    # -- writing at the cursor -------------------------------------------------------------------
+    # -- writing at the position -----------------------------------------------------------------
 
     async def write(self, data: memoryview) -> None:
         """Write data that does not fit into the buffer: pending data first, then `data` if it fills a buffer."""
@@ -301,14 +303,27 @@ class Handle(Descriptor):
             owed = max(0, owed - done)
 
     async def write_once(self, view: memoryview) -> int:
-        """Write with one system call, and return the number of bytes written."""
-        flight = self._launch([view], 0)
-        return flight if isinstance(flight, int) else await self._land(flight)
+        """Write with one system call, and return the number of bytes written.
+
+        Data that has to be copied in pieces takes several.
+        """
+        views = [view]
+        is_cut = not self.lends and is_mutable(view) and len(view) > PIECE_BYTES
+        try:
+            while views:
+                flight = self._launch(views, 0)
+                done = flight if isinstance(flight, int) else await self._land(flight)
+                if not is_cut or done < PIECE_BYTES:
+                    break
+        except OSError:
+            if not views or len(views[0]) == len(view):
+                raise
+        return len(view) - sum(map(len, views))
 
     def _launch(self, views: list[memoryview], owed: int) -> int | Flight:
-        """Begin a write at the cursor. Return the number of bytes if it is done, else the flight for `_land`."""
+        """Begin a write at the position. Return the number of bytes if it is done, else the flight for `_land`."""
         offset = -1 if self.opened.is_appending else self.offset
-        done = self.writev([*views], offset)
+        done = self.writev(views, offset)
         if isinstance(done, Future):
             flight = Flight(done, views, owed)
             self._fly(flight)
@@ -326,8 +341,13 @@ class Handle(Descriptor):
             if not future.done():
                 # Keep the descriptor open until the write has ended.
                 self.watch(future)
-            # The caller was cancelled. If the write fails, all its data goes back into the buffer.
-            self._fly(flight._replace(owed=sum(map(len, flight.views))))
+            # The caller was cancelled, and may change its data from now on. If the write fails, all of the data goes
+            # back into the buffer.
+            kept = owned(flight.views)
+            self._fly(flight._replace(views=kept, owed=sum(map(len, kept))))
+            if isinstance(future, BorrowingFuture):
+                await ended(future)
+                await self._settle()
             raise
         self._fly(None)
         try:
@@ -352,36 +372,36 @@ class Handle(Descriptor):
         """Put data that was not written back into the buffer."""
         self.put_back(b"".join(views))
 
-    # -- the cursor ------------------------------------------------------------------------------
+    # -- the position ----------------------------------------------------------------------------
 
     async def _end(self) -> int:
         """Return the offset of the end of the file, or 0 if it is not known."""
-        if self.offset >= 0 and self.opened.is_near:
+        if self.offset >= 0 and self.opened.is_local:
             try:
                 # Cheaper than fstat(2), and the kernel's position is not used for this file.
                 return os.lseek(self.number, 0, os.SEEK_END)
             except OSError:
                 # Some files in /proc and /sys do not support SEEK_END.
                 return 0
-        mode, size, _ = await self.look()
+        mode, size, _ = await self.status()
         return size if stat.S_ISREG(mode) else 0
 
-    async def look(self) -> tuple[int, int, bool]:
+    async def status(self) -> tuple[int, int, bool]:
         """Return the file's mode, its size in bytes, and whether its filesystem is local."""
-        looked = self.files.look(self.number)
-        mode, size, _, is_near = looked if isinstance(looked, tuple) else await looked
-        return mode, size, is_near
+        status = self.files.status(self.number)
+        mode, size, _, is_local = status if isinstance(status, tuple) else await status
+        return mode, size, is_local
 
     def raw_tell(self) -> int:
         """Return the offset of the next transfer."""
         return self.offset if self.offset >= 0 else os.lseek(self.number, 0, os.SEEK_CUR)
 
     async def raw_seek(self, target: int, whence: int) -> int:
-        """Move the cursor like lseek(2), and return its new position."""
+        """Change the position like lseek(2), and return the new one."""
         if whence == os.SEEK_CUR and self.offset >= 0:
             target, whence = self.offset + target, os.SEEK_SET
         # To find the end or a hole, the kernel may have to ask a file server or read the disk.
-        if whence in (os.SEEK_SET, os.SEEK_CUR) or (whence == os.SEEK_END and self.opened.is_near):
+        if whence in (os.SEEK_SET, os.SEEK_CUR) or (whence == os.SEEK_END and self.opened.is_local):
             position = os.lseek(self.number, target, whence)
         else:
             seeking = self.files.call(os.lseek, self.number, target, whence)
@@ -394,7 +414,7 @@ class Handle(Descriptor):
         return position
 
     def rewind(self) -> None:
-        """Discard read-ahead data, and move the cursor back to the program's position."""
+        """Discard read-ahead data, and go back to the program's position."""
         if self.ahead.remaining:
             if self.offset >= 0:
                 self.offset -= self.ahead.remaining
@@ -404,10 +424,11 @@ class Handle(Descriptor):
 
     def tell(self) -> int:
         """Return the program's position."""
-        return self.raw_tell() - self.ahead.remaining + self.pending
+        # As in `io`: the position of some devices, such as /dev/zero, stays 0 while they are read ahead.
+        return max(self.raw_tell() - self.ahead.remaining, 0) + self.pending
 
     async def seek(self, target: int, whence: int) -> int:
-        """Move the cursor and return the new position. Pending data must have been written out before."""
+        """Change the position and return the new one. Pending data must have been written out before."""
         ahead = self.ahead
         if whence == os.SEEK_CUR:
             target, whence = self.tell() + target, os.SEEK_SET
@@ -419,7 +440,7 @@ class Handle(Descriptor):
         return position
 
     def give_out(self) -> int:
-        """Return the descriptor for use by other code. From now on its position in the kernel is the cursor."""
+        """Return the descriptor for use by other code. From now on the position is the kernel's."""
         self.check_open()
         self.share()
         return self.number
@@ -514,13 +535,13 @@ class Handle(Descriptor):
             self.files.forsake(number)
 
     def __del__(self) -> None:
-        opened: Opened | None = getattr(self, "opened", None)
-        if opened is None or self.number < 0:
+        opened = self.opened
+        if self.number < 0:
             return
         if opened.is_owner:
-            warnings.warn(f"unclosed file {self.describe(opened)}", ResourceWarning, stacklevel=1, source=self)
+            warnings.warn(f"unclosed file {opened.described()}", ResourceWarning, stacklevel=1, source=self)
         try:
-            if self.pending and not opened.is_near and opened.is_owner and running_loop() is self.loop:
+            if self.pending and not opened.is_local and opened.is_owner and running_loop() is self.loop:
                 # On a network filesystem, do not block: close in the background.
                 closing = self.close_written()
                 if closing is not False:

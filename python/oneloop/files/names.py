@@ -1,9 +1,9 @@
-"""The path functions of os and os.path: create, rename and remove names; status, permissions, times, attributes.
+"""The path functions of os and os.path: create, rename and remove names; status.
 
 They have the arguments of os, plus `timeout` in seconds or None. They raise OSError with `filename` as in os,
 TimeoutError if the timeout has expired, and RuntimeError if no oneloop loop is running. `stat` and the functions based
 on it open an O_PATH descriptor, without a thread if the kernel has the path cached, and call `fstat`. Functions for
-which this is not possible are one call on the thread pool.
+which this is not possible are one call on the thread pool. `attributes` has what changes the status.
 """
 
 from __future__ import annotations
@@ -15,32 +15,23 @@ import sys
 from typing import TYPE_CHECKING
 
 from oneloop._native import learn_filesystem
-from oneloop.files.engine import at, bounded, current, encoded, named, opened, undisturbed
+from oneloop.files.engine import AT_FDCWD, at, bounded, check_timeout, current, encoded, named, within
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
     from oneloop.files.engine import AnyPath, FdOrPath
 
 __all__ = [
-    "access",
-    "chmod",
-    "chown",
     "exists",
-    "fallocate",
     "getatime",
     "getctime",
     "getmtime",
     "getsize",
-    "getxattr",
     "isdir",
     "isfile",
     "islink",
     "ismount",
-    "lchown",
     "lexists",
     "link",
-    "listxattr",
     "lstat",
     "makedirs",
     "mkdir",
@@ -48,19 +39,14 @@ __all__ = [
     "realpath",
     "remove",
     "removedirs",
-    "removexattr",
     "rename",
     "renames",
     "replace",
     "rmdir",
     "samefile",
-    "setxattr",
     "stat",
-    "statvfs",
     "symlink",
-    "truncate",
     "unlink",
-    "utime",
 ]
 
 # -- names -----------------------------------------------------------------------------------------
@@ -273,10 +259,12 @@ _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 async def status(path: FdOrPath, dir_fd: int | None, follow_symlinks: bool) -> os.stat_result:
     """Like `stat`, without `timeout`."""
+    files = current()
     if isinstance(path, int):
         # There is no path to look up. os raises an error if the other arguments are not allowed.
-        return os.stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
-    files = current()
+        if files.is_local(path):
+            return os.stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+        return await files.call(os.stat, path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
     name = encoded(path, "stat")
     if files.is_spent():
         await files.later()
@@ -306,7 +294,6 @@ def _asked(path: AnyPath, dir_fd: int | None, follow_symlinks: bool) -> os.stat_
         os.close(fd)
 
 
-@bounded
 async def stat(
     path: FdOrPath,
     *,
@@ -325,14 +312,18 @@ async def stat(
     Raises:
         OSError: with `filename`.
         TimeoutError: the timeout has expired.
+        TypeError: `timeout` is not a number.
     """
+    if timeout is not None:
+        check_timeout(timeout)
+        return await within(timeout, stat, path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
     if not isinstance(path, int):
         files = current()
         name = encoded(path, "stat")
         if files.is_spent():
             await files.later()
         try:
-            found = files.stat(name, follow_symlinks, at(dir_fd))
+            found = files.stat(name, follow_symlinks, AT_FDCWD if dir_fd is None else dir_fd)
         except OSError as error:
             named(error, path)
             raise
@@ -425,120 +416,6 @@ async def samefile(path1: FdOrPath, path2: FdOrPath, *, timeout: float | None = 
 
 
 @bounded
-async def access(
-    path: FdOrPath,
-    mode: int,
-    *,
-    dir_fd: int | None = None,
-    effective_ids: bool = False,
-    follow_symlinks: bool = True,
-    timeout: float | None = None,
-) -> bool:
-    """Like `os.access`: return True if the access `mode` (`os.F_OK`, or a mask of R_OK, W_OK, X_OK) is permitted."""
-    return await current().call(
-        os.access, path, mode, dir_fd=dir_fd, effective_ids=effective_ids, follow_symlinks=follow_symlinks
-    )
-
-
-@bounded
-async def chmod(
-    path: FdOrPath,
-    mode: int,
-    *,
-    dir_fd: int | None = None,
-    follow_symlinks: bool = True,
-    timeout: float | None = None,
-) -> None:
-    """Like `os.chmod`: change the permissions."""
-    await current().call(os.chmod, path, mode, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
-
-
-@bounded
-async def chown(
-    path: FdOrPath,
-    uid: int,
-    gid: int,
-    *,
-    dir_fd: int | None = None,
-    follow_symlinks: bool = True,
-    timeout: float | None = None,
-) -> None:
-    """Like `os.chown`: change owner and group; -1 leaves one unchanged."""
-    await current().call(os.chown, path, uid, gid, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
-
-
-@bounded
-async def lchown(path: AnyPath, uid: int, gid: int, *, timeout: float | None = None) -> None:
-    """Like `os.lchown`: change owner and group, of a symbolic link itself."""
-    await current().call(os.lchown, path, uid, gid)
-
-
-@bounded
-async def utime(
-    path: FdOrPath,
-    times: tuple[float, float] | None = None,
-    *,
-    ns: tuple[int, int] | None = None,
-    dir_fd: int | None = None,
-    follow_symlinks: bool = True,
-    timeout: float | None = None,
-) -> None:
-    """Like `os.utime`: set the times of the last access and change; without `times` and `ns`, to now."""
-    if ns is None:
-        await current().call(os.utime, path, times, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
-    elif times is None:
-        await current().call(os.utime, path, ns=ns, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
-    else:
-        raise ValueError("utime: you may specify either 'times' or 'ns' but not both")
-
-
-@bounded
-async def statvfs(path: FdOrPath, *, timeout: float | None = None) -> os.statvfs_result:
-    """Like `os.statvfs`: return the status of the filesystem of a file."""
-    return await current().call(os.statvfs, path)
-
-
-@bounded
-async def truncate(path: FdOrPath, length: int, *, timeout: float | None = None) -> None:
-    """Like `os.truncate`: cut a file to `length` bytes, or extend it with zeros."""
-    await current().call(os.truncate, path, length)
-
-
-@bounded
-async def fallocate(path: FdOrPath, offset: int, length: int, *, mode: int = 0, timeout: float | None = None) -> None:
-    """Reserve disk blocks for `length` bytes from `offset` on, so that writing there cannot fail with ENOSPC.
-
-    Args:
-        path: an existing file, or a descriptor open for writing.
-        offset: in bytes.
-        length: in bytes.
-        mode: flags of fallocate(2); 0: the file is extended to at least `offset + length` bytes.
-        timeout: in seconds, or None.
-
-    Raises:
-        OSError: ENOSPC; EOPNOTSUPP if the filesystem does not support it (it is not emulated).
-        TimeoutError: the timeout has expired.
-    """
-    files = current()
-    fd = path if isinstance(path, int) else await opened(files, path, os.O_WRONLY)
-    try:
-        waiting = files.fallocate(fd, mode, offset, length)
-        if waiting is not None:
-            await waiting
-    except OSError as error:
-        if not isinstance(path, int):
-            named(error, path)
-        raise
-    finally:
-        if not isinstance(path, int):
-            # Nothing was written through this descriptor, so closing it does not flush. But if this task was
-            # cancelled, the kernel might still use it.
-            closing = files.close(fd, True)
-            if closing is not None:
-                await undisturbed(closing)
-
-
-@bounded
 async def readlink(path: AnyPath, *, dir_fd: int | None = None, timeout: float | None = None) -> str | bytes:
     """Like `os.readlink`: return a symbolic link's target; bytes if the path is bytes, else str."""
     target: str | bytes = await current().call(os.readlink, path, dir_fd=dir_fd)
@@ -550,49 +427,3 @@ async def realpath(filename: AnyPath, *, strict: bool = False, timeout: float | 
     """Like `os.path.realpath`: return the path with symbolic links resolved; bytes if it is bytes, else str."""
     path: str | bytes = await current().call(os.path.realpath, filename, strict=strict)
     return path
-
-
-@bounded
-async def getxattr(
-    path: FdOrPath,
-    attribute: AnyPath,
-    *,
-    follow_symlinks: bool = True,
-    timeout: float | None = None,
-) -> bytes:
-    """Like `os.getxattr`: return the value of an extended attribute."""
-    return await current().call(os.getxattr, path, attribute, follow_symlinks=follow_symlinks)
-
-
-@bounded
-async def setxattr(
-    path: FdOrPath,
-    attribute: AnyPath,
-    value: ReadableBuffer,
-    flags: int = 0,
-    *,
-    follow_symlinks: bool = True,
-    timeout: float | None = None,
-) -> None:
-    """Like `os.setxattr`: set an extended attribute."""
-    await current().call(os.setxattr, path, attribute, value, flags, follow_symlinks=follow_symlinks)
-
-
-@bounded
-async def removexattr(
-    path: FdOrPath,
-    attribute: AnyPath,
-    *,
-    follow_symlinks: bool = True,
-    timeout: float | None = None,
-) -> None:
-    """Like `os.removexattr`: remove an extended attribute."""
-    await current().call(os.removexattr, path, attribute, follow_symlinks=follow_symlinks)
-
-
-@bounded
-async def listxattr(
-    path: FdOrPath | None = None, *, follow_symlinks: bool = True, timeout: float | None = None
-) -> list[str]:
-    """Like `os.listxattr`: return the names of the extended attributes."""
-    return await current().call(os.listxattr, path, follow_symlinks=follow_symlinks)

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import errno
 import fcntl
 import io
 import os
 import stat
 import sys
-import warnings
-from functools import lru_cache, partial
-from operator import index
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex, TypeVar, cast, final, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final, overload
 
 from oneloop.files.binary import BinaryFile
-from oneloop.files.coding import Style, style_of
 from oneloop.files.descriptor import SEEK_TEXT, Opened
-from oneloop.files.engine import at, check_timeout, current, encoded, had, named, opened, within
+from oneloop.files.engine import AT_FDCWD, check_timeout, close_late, current, encoded, had, named, opened, within
 from oneloop.files.handle import Handle
-from oneloop.files.text import TextFile, described
+from oneloop.files.request import Request, name_of, request
+from oneloop.files.text import TextFile, text_file
 from oneloop.files.unbuffered import UnbufferedFile
 
 if TYPE_CHECKING:
@@ -36,14 +33,17 @@ if TYPE_CHECKING:
 
     from oneloop._native import Files
 
-__all__ = ["AnyFile", "Mode", "Opening", "Request", "file_on", "open", "request"]
+__all__ = ["AnyFile", "Opening", "file_on", "open"]
 
 AnyFile = TextFile | BinaryFile | UnbufferedFile
 F = TypeVar("F", TextFile, BinaryFile, UnbufferedFile, AnyFile)
 
 CREATION_MODE = 0o666
 LARGEST_BLOCK_BYTES = 8 * 1024 * 1024
-LARGEST_NUMBER = 2**31 - 1
+# Python 3.14 has larger buffers than the file's blocks.
+HAS_LEAST_BUFFER = sys.version_info >= (3, 14)
+TYPE_MASK, REGULAR = 0o170000, stat.S_IFREG
+DIRECT = os.O_DIRECT
 
 
 @overload
@@ -107,13 +107,13 @@ def open(
     timeout: float | None = None,
 ) -> Opening[BinaryFile]: ...
 @overload
-def open(
+def open(  # a mode that is known only at run time; other strings, such as "rw", are refused
     file: FileDescriptorOrPath,
-    mode: str,
+    mode: OpenTextMode | OpenBinaryMode,
     buffering: int = -1,
-    encoding: str | None = None,
-    errors: str | None = None,
-    newline: str | None = None,
+    encoding: None = None,
+    errors: None = None,
+    newline: None = None,
     closefd: bool = True,
     opener: Callable[[str, int], int] | None = None,
     *,
@@ -166,110 +166,9 @@ def open(
     """
     if timeout is not None:
         check_timeout(timeout)
-    name = _name_of(file)
-    style = (encoding, errors, newline)
-    checked = request(name, mode, buffering, style, closefd, opener, dir_fd, direct, timeout)
+    name = name_of(file)
+    checked = request(name, mode, buffering, encoding, errors, newline, closefd, opener, dir_fd, direct, timeout)
     return Opening(_opened, checked)
-
-
-def request(
-    name: str | bytes | int,
-    mode: str,
-    buffering: int,
-    style: tuple[str | None, str | None, str | None],
-    closefd: bool = True,
-    opener: Callable[[str, int], int] | None = None,
-    dir_fd: int | None = None,
-    direct: bool = False,
-    timeout_s: float | None = None,
-) -> Request:
-    """Check the arguments of `open()` or of a function based on it. `style` is (encoding, errors, newline).
-
-    Raises:
-        TypeError, ValueError, LookupError: as the built-in.
-    """
-    parsed = parse(mode) if type(mode) is str and isinstance(buffering, int) else None
-    checked: Style | None = None
-    encoding, errors, newline = style
-    if parsed is None or (not parsed.is_text and style != (None, None, None)):
-        raise _refusal(mode, buffering, *style)
-    if parsed.is_text:
-        if buffering == 0:
-            raise ValueError("can't have unbuffered text I/O")
-        for part in style:
-            if part is not None and not isinstance(part, str):
-                raise _refusal(mode, buffering, *style)
-        checked = style_of(io.text_encoding(encoding, 3), errors, newline)
-    elif buffering == 1:
-        warnings.warn(
-            "line buffering (buffering=1) isn't supported in binary mode, the default buffer size will be used",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-        buffering = -1
-    if direct:
-        if parsed.is_text or buffering > 0:
-            raise ValueError(
-                f"direct=True needs a binary mode and no buffering, not mode={mode!r}, buffering={buffering}"
-            )
-        buffering = 0
-    if not isinstance(name, int) and not closefd:
-        raise ValueError("Cannot use closefd=False with file name")
-    return Request(name, parsed, buffering, checked, closefd, opener, dir_fd, direct, timeout_s)
-
-
-class Mode(NamedTuple):
-    """A parsed, valid mode."""
-
-    given: str
-    is_reading: bool
-    is_writing: bool
-    is_appending: bool
-    is_text: bool
-    # For open(2), without O_CLOEXEC.
-    flags: int
-    # The `mode` attribute of a binary file: rb, wb, ab, xb, rb+, ab+, xb+; wb+ from Python 3.15 on.
-    of_bytes: str
-
-
-_FLAGS = {"r": 0, "w": os.O_CREAT | os.O_TRUNC, "x": os.O_CREAT | os.O_EXCL, "a": os.O_CREAT | os.O_APPEND}
-
-
-@lru_cache(maxsize=128)
-def parse(mode: str) -> Mode | None:
-    """Parse a mode. Return None if `open()` does not accept it."""
-    letters = set(mode)
-    verbs = letters & set(_FLAGS)
-    if letters - set("axrwb+t") or len(mode) > len(letters) or len(verbs) != 1 or {"b", "t"} <= letters:
-        return None
-    verb = verbs.pop()
-    is_updating = "+" in letters
-    access = os.O_RDWR if is_updating else os.O_RDONLY if verb == "r" else os.O_WRONLY
-    # Before Python 3.15, a file opened with "w+" has the mode "rb+".
-    told = "r" if verb == "w" and is_updating and sys.version_info < (3, 15) else verb
-    return Mode(
-        given=mode,
-        is_reading=verb == "r" or is_updating,
-        is_writing=verb != "r" or is_updating,
-        is_appending=verb == "a",
-        is_text="b" not in letters,
-        flags=access | _FLAGS[verb],
-        of_bytes=told + ("b+" if is_updating else "b"),
-    )
-
-
-class Request(NamedTuple):
-    """The checked arguments of `open`."""
-
-    name: str | bytes | int
-    mode: Mode
-    buffering: int
-    style: Style | None
-    closefd: bool
-    opener: Callable[[str, int], int] | None
-    dir_fd: int | None
-    is_direct: bool
-    timeout_s: float | None
 
 
 # Appended to the errors of an `Opening` that is used as if it were the open file.
@@ -303,11 +202,10 @@ class Opening(Generic[F]):
         self._file = file
         return cast("F", file)
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            await self._file.close()
+    ) -> Coroutine[Any, Any, None]:
+        return _nothing() if self._file is None else self._file.close()
 
     if not TYPE_CHECKING:  # a type checker reports these mistakes itself
 
@@ -320,64 +218,45 @@ class Opening(Generic[F]):
         __enter__ = __exit__ = __iter__ = __aiter__ = _refuse
 
 
-def _refusal(mode: object, buffering: object, encoding: object, errors: object, newline: object) -> Exception:
-    """Return the exception that the built-in `open()` raises for these arguments in this Python version."""
-    try:
-        builtins.open(  # type: ignore[call-overload]
-            os.devnull, mode, buffering, encoding, errors, newline
-        ).close()
-    except (TypeError, ValueError) as exc:
-        return exc.with_traceback(None)
-    return ValueError(f"invalid mode: {mode!r}")
-
-
-def _name_of(file: object) -> str | bytes | int:
-    """Return a path as str or bytes, or a descriptor as int."""
-    if not isinstance(file, str | bytes) and isinstance(file, SupportsIndex):
-        number = index(file)
-        if isinstance(file, bool) and sys.version_info >= (3, 13):
-            warnings.warn("bool is used as a file descriptor", RuntimeWarning, stacklevel=3)
-        if number < 0:
-            raise ValueError("negative file descriptor")
-        if number > LARGEST_NUMBER:
-            raise TypeError("expected str, bytes or os.PathLike object, not int")
-        return number
-    if type(file) is str and "\0" not in file:
-        return file
-    name = os.fspath(file)  # type: ignore[call-overload]
-    if b"\0" in os.fsencode(name):
-        raise ValueError("embedded null byte")
-    assert isinstance(name, str | bytes)
-    return name
+async def _nothing() -> None:
+    """Do nothing, as `__aexit__` of an `Opening` that was never entered."""
 
 
 # -- opening -------------------------------------------------------------------------------------
 
 
 async def _opened(request: Request) -> AnyFile:
-    if request.timeout_s is not None:
-        return await within(request.timeout_s, _opened, request._replace(timeout_s=None))
+    name, mode, _, _, _, opener, dir_fd, is_direct, timeout_s = request
+    if timeout_s is not None:
+        return await within(timeout_s, _opened, request._replace(timeout_s=None))
     files = current()
-    name = request.name
     if isinstance(name, int):
         return await file_on(name, files, request, is_ours=False)
-    flags = request.mode.flags | os.O_CLOEXEC | (os.O_DIRECT if request.is_direct else 0)
-    if request.opener is not None:
-        number = await _by_opener(request.opener, name, flags, files)
+    flags = mode.flags | DIRECT if is_direct else mode.flags
+    if opener is not None:
+        number = await _by_opener(opener, name, flags, files)
         return await file_on(number, files, request, is_ours=True)
     if files.is_spent():
         await files.later()
     try:
-        found = files.open_at_once(encoded(name), flags, at(request.dir_fd))
+        found = files.open_at_once(encoded(name), flags, CREATION_MODE, AT_FDCWD if dir_fd is None else dir_fd)
+        if isinstance(found, asyncio.Future):
+            opening = found
+            try:
+                found = await opening
+            except BaseException:
+                # Opened and cancelled in the same tick.
+                opening.add_done_callback(partial(close_late, files))
+                raise
     except OSError as error:
         named(error, name)
         raise
     if found is None:
-        number = await opened(files, name, flags, CREATION_MODE, request.dir_fd)
+        number = await opened(files, name, flags, CREATION_MODE, dir_fd)
         return await file_on(number, files, request, is_ours=True)
-    number, looked = found
+    number, status = found
     try:
-        return _made(number, files, request, True, looked)
+        return _made(number, files, request, True, status)
     except BaseException:
         files.forsake(number)
         raise
@@ -395,24 +274,64 @@ async def _by_opener(opener: Callable[[str, int], int], name: str | bytes, flags
 
 
 async def file_on(number: int, files: Files, request: Request, *, is_ours: bool) -> AnyFile:
-    """The file object for an open descriptor, which is closed if there can be none."""
+    """Return the file object for an open descriptor.
+
+    After an error, a descriptor that we have opened is closed. Like the built-in `open()`, one of the program is closed
+    only if `closefd` is true and the descriptor itself is usable, but not with these arguments.
+    """
+    is_usable = False
     try:
-        looked = files.look(number)
-        return _made(number, files, request, is_ours, looked if isinstance(looked, tuple) else await looked)
+        status = files.status(number)
+        status = status if isinstance(status, tuple) else await status
+        is_usable = not stat.S_ISDIR(status[0])
+        return _made(number, files, request, is_ours, status)
     except BaseException as error:
         is_open = not (isinstance(error, OSError) and error.errno == errno.EBADF)
-        if is_open and (is_ours or request.closefd):
+        if is_open and (is_ours or (request.closefd and is_usable)):
             files.forsake(number)
         raise
 
 
-def _made(number: int, files: Files, request: Request, is_ours: bool, looked: tuple[int, int, int, bool]) -> AnyFile:
-    mode, name = request.mode, request.name
-    file_mode, size, block_bytes, is_near = looked
+def _made(number: int, files: Files, request: Request, is_ours: bool, status: tuple[int, int, int, bool]) -> AnyFile:
+    name, mode, buffering, style, closefd, opener, _, is_direct, _ = request
+    file_mode, size, block_bytes, is_local = status
+    is_terminal = False
+    # Other code may use a descriptor that we did not open: then the position is the kernel's.
+    if file_mode & TYPE_MASK == REGULAR and is_ours and opener is None and not mode.is_appending:
+        offset, is_file, is_seekable, is_appending = 0, True, True, False
+    else:
+        offset, is_file, is_seekable, is_appending, is_terminal = _examined(number, request, is_ours, status)
+    if buffering > 1 or buffering == 0:
+        buffer_bytes = buffering
+    else:
+        buffer_bytes = _buffer_bytes(block_bytes) if HAS_LEAST_BUFFER or block_bytes <= 1 else block_bytes
+    made = tuple.__new__(
+        Opened,
+        (
+            name, mode, offset, size, is_file, is_seekable, is_local, is_appending, is_direct, closefd,
+            buffer_bytes, buffering <= 1, style,
+        ),
+    )  # fmt: skip
+    handle = Handle(files, number, made, asyncio.get_running_loop())
+    try:
+        if style is not None:
+            return text_file(handle, style, buffering == 1 or (buffering < 0 and is_terminal))
+        return UnbufferedFile(handle) if buffering == 0 else BinaryFile(handle)
+    except BaseException:
+        # The caller closes the descriptor.
+        handle.number = -1
+        raise
+
+
+def _examined(
+    number: int, request: Request, is_ours: bool, status: tuple[int, int, int, bool]
+) -> tuple[int, bool, bool, bool, bool]:
+    """Return the position, whether it is a file, can seek and appends, and whether it is a terminal."""
+    mode = request.mode
+    file_mode, size, _, is_local = status
     kind = stat.S_IFMT(file_mode)
     if kind == stat.S_IFDIR:
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-    # Other code may use a descriptor that we did not open: then its position in the kernel is the cursor.
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), request.name)
     is_own = is_ours and request.opener is None
     is_file = kind in (stat.S_IFREG, stat.S_IFBLK)
     is_seekable = is_file or _is_seekable(number)
@@ -421,42 +340,11 @@ def _made(number: int, files: Files, request: Request, is_ours: bool, looked: tu
         offset = size if mode.is_appending else 0
     if mode.is_appending and is_seekable:
         # On a network filesystem, SEEK_END could block: use the size that was reported before.
-        os.lseek(number, *((0, os.SEEK_END) if is_near else (size, os.SEEK_SET)))
+        os.lseek(number, *((0, os.SEEK_END) if is_local else (size, os.SEEK_SET)))
     is_terminal = kind == stat.S_IFCHR and os.isatty(number)
-    if request.buffering == 0:
-        buffer_bytes = 0
-    elif mode.is_reading and mode.is_writing and not is_seekable:
+    if request.buffering != 0 and mode.is_reading and mode.is_writing and not is_seekable:
         raise io.UnsupportedOperation(SEEK_TEXT)
-    else:
-        buffer_bytes = request.buffering if request.buffering > 1 else _buffer_bytes(block_bytes)
-    made = Opened(
-        name,
-        mode,
-        offset,
-        size,
-        is_file,
-        is_seekable,
-        is_near,
-        mode.is_appending or (not is_own and _is_appending(number)),
-        request.is_direct,
-        request.closefd,
-        buffer_bytes,
-        request.buffering <= 1,
-    )
-    handle = Handle(files, number, buffer_bytes, made, asyncio.get_running_loop())
-    try:
-        if request.style is not None:
-            is_by_line = request.buffering == 1 or (request.buffering < 0 and is_terminal)
-            text = TextFile(handle, request.style, line_buffering=is_by_line)
-            handle.describe = partial(described, style=request.style)
-            return text
-        binary = UnbufferedFile(handle) if request.buffering == 0 else BinaryFile(handle)
-    except BaseException:
-        # The caller closes the descriptor.
-        handle.number = -1
-        raise
-    handle.describe = UnbufferedFile.described if request.buffering == 0 else BinaryFile.described
-    return binary
+    return offset, is_file, is_seekable, mode.is_appending or (not is_own and _is_appending(number)), is_terminal
 
 
 def _is_seekable(number: int) -> bool:
@@ -474,6 +362,6 @@ def _is_appending(number: int) -> bool:
 
 def _buffer_bytes(block_bytes: int) -> int:
     """Return the buffer size that the built-in `open()` of this Python version uses."""
-    if sys.version_info >= (3, 14):
+    if HAS_LEAST_BUFFER:
         return max(min(block_bytes, LARGEST_BLOCK_BYTES), io.DEFAULT_BUFFER_SIZE)
     return block_bytes if block_bytes > 1 else io.DEFAULT_BUFFER_SIZE

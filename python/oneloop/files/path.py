@@ -1,8 +1,7 @@
 """`Path`: pathlib's paths with coroutines as I/O methods.
 
-`pathlib.PurePath` is the base class. Every method that `pathlib.Path` adds is here, with the same
-arguments plus `timeout`. Methods of newer Python versions are also available on older ones where
-they can be implemented.
+`pathlib.PurePath` is the base class. Every method that `pathlib.Path` adds is here, with the same arguments plus
+`timeout`. Those of newer Python versions are also available on older ones where they can be implemented.
 """
 
 from __future__ import annotations
@@ -15,21 +14,24 @@ import pathlib
 import shutil
 import stat as modes
 import sys
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
-from oneloop.files import names, trees, whole
+from oneloop.files import attributes, names, trees, whole
 from oneloop.files.copying import copy_content
-from oneloop.files.engine import bounded, current, named, run_job
+from oneloop.files.engine import bounded, current, named, run_copy
 from oneloop.files.opening import open as open_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from typing import Self
 
-    from _typeshed import ReadableBuffer, StrPath
+    from _typeshed import OpenBinaryMode, OpenTextMode, ReadableBuffer, StrPath
 
+    from oneloop.files.binary import BinaryFile
     from oneloop.files.engine import Job
     from oneloop.files.opening import Opening
+    from oneloop.files.text import TextFile
+    from oneloop.files.unbuffered import UnbufferedFile
 
 __all__ = ["Path", "PathInfo"]
 
@@ -40,19 +42,16 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 class Path(pathlib.PurePosixPath):
     """Like `pathlib.Path`, but methods that do I/O are coroutines or async iterators.
 
-    Pure operations (`/`, `name`, `with_suffix`…) are pathlib's and return a `Path`. A `Path` is equal to a
-    pathlib path with the same parts; `pathlib.Path(path)` converts it. Subclassing is supported. The
-    coroutines take `timeout` in seconds. They raise the exceptions of pathlib, TimeoutError, or
-    RuntimeError if no oneloop loop is running.
+    Pure operations (`/`, `name`, `with_suffix`…) are pathlib's and return a `Path`. A `Path` is equal to a pathlib path
+    with the same parts; `pathlib.Path(path)` converts it. Subclassing is supported. The coroutines take `timeout` in
+    seconds. They raise the exceptions of pathlib, TimeoutError, or RuntimeError if no oneloop loop is running.
     """
 
     __slots__ = ()
 
     def _made(self, *segments: StrPath) -> Self:
         """Return a path of this class; from Python 3.12 on, subclasses can override `with_segments`."""
-        if sys.version_info < (3, 12):
-            return type(self)(*segments)
-        return self.with_segments(*segments)
+        return self.with_segments(*segments) if sys.version_info >= (3, 12) else type(self)(*segments)
 
     # -- locations -------------------------------------------------------------------------------
 
@@ -91,7 +90,7 @@ class Path(pathlib.PurePosixPath):
     @bounded
     async def readlink(self, *, timeout: float | None = None) -> Self:
         """Return the target of the symbolic link."""
-        return self._made(await current().call(os.readlink, str(self)))
+        return self._made(os.fsdecode(await current().call(os.readlink, str(self))))
 
     # -- status ----------------------------------------------------------------------------------
 
@@ -187,9 +186,53 @@ class Path(pathlib.PurePosixPath):
 
     # -- content ---------------------------------------------------------------------------------
 
+    @overload
     def open(
         self,
-        mode: str = "r",
+        mode: OpenTextMode = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Opening[TextFile]: ...
+    @overload
+    def open(  # type: ignore[overload-overlap]  # as for `oneloop.files.open`
+        self,
+        mode: OpenBinaryMode,
+        buffering: Literal[0],
+        encoding: None = None,
+        errors: None = None,
+        newline: None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Opening[UnbufferedFile]: ...
+    @overload
+    def open(
+        self,
+        mode: OpenBinaryMode,
+        buffering: int = -1,
+        encoding: None = None,
+        errors: None = None,
+        newline: None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Opening[BinaryFile]: ...
+    @overload
+    def open(
+        self,
+        mode: OpenTextMode | OpenBinaryMode,
+        buffering: int = -1,
+        encoding: None = None,
+        errors: None = None,
+        newline: None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Opening[TextFile | BinaryFile | UnbufferedFile]: ...
+    def open(
+        self,
+        mode: OpenTextMode | OpenBinaryMode = "r",
         buffering: int = -1,
         encoding: str | None = None,
         errors: str | None = None,
@@ -200,7 +243,8 @@ class Path(pathlib.PurePosixPath):
         """Open the file. Return an `Opening` to await or to use in `async with`, as `oneloop.files.open` does."""
         if "b" not in mode:
             encoding = io.text_encoding(encoding)
-        return open_file(str(self), mode, buffering, encoding, errors, newline, timeout=timeout)
+        checked: Any = mode
+        return open_file(str(self), checked, buffering, encoding, errors, newline, timeout=timeout)
 
     @bounded
     async def read_bytes(self, *, timeout: float | None = None) -> bytes:
@@ -278,7 +322,7 @@ class Path(pathlib.PurePosixPath):
         self, method: str, pattern: Any, options: dict[str, Any], timeout_s: float | None
     ) -> AsyncIterator[Self]:
         paths = getattr(pathlib.Path(self), method)(pattern, **options)
-        async for path in trees.batches(iter(paths), timeout_s):
+        async for path in trees.batches(iter(paths), self, timeout_s):
             yield self._made(path)
 
     async def walk(
@@ -322,12 +366,12 @@ class Path(pathlib.PurePosixPath):
     @bounded
     async def chmod(self, mode: int, *, follow_symlinks: bool = True, timeout: float | None = None) -> None:
         """Change the permissions."""
-        await names.chmod(str(self), mode, follow_symlinks=follow_symlinks)
+        await attributes.chmod(str(self), mode, follow_symlinks=follow_symlinks)
 
     @bounded
     async def lchmod(self, mode: int, *, timeout: float | None = None) -> None:
         """Change the permissions of a symbolic link itself. On Linux this raises an exception for a link."""
-        await names.chmod(str(self), mode, follow_symlinks=False)
+        await attributes.chmod(str(self), mode, follow_symlinks=False)
 
     @bounded
     async def unlink(self, missing_ok: bool = False, *, timeout: float | None = None) -> None:
@@ -383,7 +427,7 @@ class Path(pathlib.PurePosixPath):
             OSError: with `filename`; EINVAL if the target is the source or is inside it.
         """
         path = self._made(target)
-        await run_job(copy_path, self, path, follow_symlinks, preserve_metadata)
+        await run_copy(copy_path, self, path, follow_symlinks, preserve_metadata)
         return path
 
     @bounded
@@ -404,7 +448,7 @@ class Path(pathlib.PurePosixPath):
     async def move(self, target: StrPath, *, timeout: float | None = None) -> Self:
         """Move the file or the tree to `target`, also across filesystems. Return the new path."""
         path = self._made(target)
-        await run_job(move_path, self, path)
+        await run_copy(move_path, self, path)
         return path
 
     @bounded

@@ -7,30 +7,34 @@ supports it (O_TMPFILE). A cancelled call leaves no file behind.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
-import io
 import os
 import secrets
 import tempfile
+import warnings
 from asyncio import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, final, overload
+from typing import TYPE_CHECKING, Any, AnyStr, Generic, Self, final, overload
 
-from oneloop.files.engine import AT_FDCWD, current, ended, undisturbed
-from oneloop.files.opening import AnyFile, Opening, Request, file_on, request
+from oneloop.files.engine import AT_FDCWD, current, ended, running_loop, undisturbed
+from oneloop.files.opening import AnyFile, Opening, file_on
+from oneloop.files.request import Request, request
+from oneloop.files.text import TextFile
+from oneloop.loop import Loop
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterable
+    from collections.abc import AsyncIterator, Callable, Generator
     from types import TracebackType
     from typing import Literal
 
-    from _typeshed import OpenBinaryMode, OpenTextMode
+    from _typeshed import OpenBinaryMode, OpenTextMode, StrPath
 
     from oneloop._native import Files
     from oneloop.files.binary import BinaryFile
-    from oneloop.files.text import TextFile
+    from oneloop.files.handle import Handle
 
-__all__ = ["NamedTemporaryFile", "SpooledTemporaryFile", "TemporaryDirectory", "TemporaryFile"]
+__all__ = ["NamedTemporaryFile", "TemporaryDirectory", "TemporaryFile"]
 
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 RIGHTS = 0o600
@@ -43,7 +47,7 @@ Folder = str | bytes | os.PathLike[str] | None
 
 
 @overload
-def TemporaryFile(
+def TemporaryFile(  # pyright: ignore[reportOverlappingOverload] # tempfile's function takes any str as well
     mode: OpenTextMode,
     buffering: int = -1,
     encoding: str | None = None,
@@ -98,7 +102,7 @@ def TemporaryFile(  # noqa: N802 - tempfile's name
         TypeError, ValueError, LookupError: an argument is invalid.
         OSError: when it is awaited, with the directory as `filename`.
     """
-    checked = request(-1, mode, buffering, (encoding, errors, newline))
+    checked = request(-1, mode, buffering, encoding, errors, newline)
     return Opening(partial(_nameless, suffix, prefix, dir), checked)
 
 
@@ -147,7 +151,7 @@ class NamedTemporaryFile:
         self.name: str | bytes = ""
         self.delete = delete
         self._delete_on_close = delete_on_close
-        self._request = request(-1, mode, buffering, (encoding, errors, newline))
+        self._request = request(-1, mode, buffering, encoding, errors, newline)
         self._where = (suffix, prefix, dir)
 
     def __getattr__(self, name: str) -> Any:
@@ -204,185 +208,53 @@ class NamedTemporaryFile:
             self.delete = False
             try:
                 await _unlink(self.name, current())
+            except FileNotFoundError:
+                # The program has moved or removed it, as tempfile accepts from Python 3.12 on.
+                return
             except OSError as error:
                 error.filename = self.name
                 raise
 
     def __del__(self) -> None:
-        if self.__dict__.get("file") is not None and self.delete and self.name:
-            self.delete = False
+        if self.__dict__.get("file") is None or not self.delete or not self.name:
+            return
+        self.delete = False
+        handle: Handle = self.file.buffer.handle if isinstance(self.file, TextFile) else self.file.handle
+        if not handle.opened.is_local and running_loop() is handle.loop:
+            # The filesystem may be slow: a thread does it, also if the loop is closed meanwhile.
+            handle.files.forsake_name(os.fsencode(self.name))
+            return
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(self.name)
 
 
 @final
-class SpooledTemporaryFile:
-    """A file in memory that is moved to the disk once it has more than `max_size` bytes (0: never).
-
-    Like `tempfile.SpooledTemporaryFile`, but its methods are coroutines, also while it is in memory. Use it with
-    `async with`, or directly.
-    """
-
-    def __init__(
-        self,
-        max_size: int = 0,
-        mode: str = "w+b",
-        buffering: int = -1,
-        encoding: str | None = None,
-        newline: str | None = None,
-        suffix: Affix = None,
-        prefix: Affix = None,
-        dir: Folder = None,
-        *,
-        errors: str | None = None,
-    ) -> None:
-        self._max_size = max_size
-        self._rolled = False
-        # Held while the memory is used or moved to the disk.
-        self._turn = asyncio.Lock()
-        self._opening = TemporaryFile(mode, buffering, encoding, newline, suffix, prefix, dir, errors=errors)
-        self._mode = mode
-        memory = io.BytesIO()
-        self._file: Any = memory
-        if "b" not in mode:
-            style = self._opening._request.style
-            assert style is not None
-            self._file = io.TextIOWrapper(memory, style.encoding, style.errors, newline)
-
-    async def __aenter__(self) -> Self:
-        if self.closed:
-            raise ValueError("Cannot enter context with closed file")
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        line = await self.readline()
-        if not line:
-            raise StopAsyncIteration
-        return line
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("encoding", "errors", "newlines", "readable", "writable", "seekable", "isatty"):
-            return getattr(self._file, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    @property
-    def closed(self) -> bool:
-        """True once the file is closed."""
-        return bool(self._file.closed)
-
-    @property
-    def mode(self) -> str:
-        """The `mode` argument, or the mode of the file on the disk."""
-        return str(self._file.mode) if self._rolled else self._mode
-
-    @property
-    def name(self) -> int | None:
-        """The descriptor once the file is on the disk, else None."""
-        return self._file.name if self._rolled else None
-
-    async def rollover(self) -> None:
-        """Move the file to the disk now."""
-        async with self._turn:
-            await self._roll()
-
-    async def _roll(self) -> None:
-        """Move the file to the disk. The lock is held, so no write to the memory is lost."""
-        if self._rolled:
-            return
-        memory = self._file
-        position = memory.tell()
-        is_text = isinstance(memory, io.TextIOWrapper)
-        if is_text:
-            memory.flush()
-        file: Any = await self._opening
-        try:
-            binary = file.buffer if is_text else file
-            await binary.write((memory.buffer if is_text else memory).getvalue())
-            await file.seek(position)
-        except BaseException:
-            await file.close()
-            raise
-        self._file = file
-        self._rolled = True
-
-    async def fileno(self) -> int:
-        """Move the file to the disk, and return the descriptor."""
-        await self.rollover()
-        return int(self._file.fileno())
-
-    async def read(self, size: int | None = -1, /) -> Any:
-        """Like the method of a file from `open`."""
-        return await self._do("read", size)
-
-    async def readline(self, size: int = -1, /) -> Any:
-        """Like the method of a file from `open`."""
-        return await self._do("readline", size)
-
-    async def readlines(self, hint: int = -1, /) -> Any:
-        """Like the method of a file from `open`."""
-        return await self._do("readlines", hint)
-
-    async def readinto(self, buffer: Any, /) -> int:
-        """Like the method of a file from `open`."""
-        return int(await self._do("readinto", buffer))
-
-    async def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Like the method of a file from `open`."""
-        return int(await self._do("seek", offset, whence))
-
-    async def tell(self) -> int:
-        """Like the method of a file from `open`."""
-        return int(await self._do("tell"))
-
-    async def flush(self) -> None:
-        """Like the method of a file from `open`."""
-        await self._do("flush")
-
-    async def close(self) -> None:
-        """Close the file and free its content."""
-        await self._do("close")
-
-    async def truncate(self, size: int | None = None, /) -> int:
-        """Like the method of a file from `open`. Moves the file to the disk if `size` is above `max_size`."""
-        if size is not None and self._max_size and size > self._max_size:
-            await self.rollover()
-        return int(await self._do("truncate", size))
-
-    async def write(self, data: Any, /) -> int:
-        """Like the method of a file from `open`. Moves the file to the disk if it exceeds `max_size`."""
-        return int(await self._do("write", data))
-
-    async def writelines(self, lines: Iterable[Any], /) -> None:
-        """Like the method of a file from `open`. Moves the file to the disk if it exceeds `max_size`."""
-        await self._do("writelines", lines)
-
-    async def _do(self, name: str, *arguments: Any) -> Any:
-        if not self._rolled:
-            async with self._turn:
-                # Another task may have moved the file to the disk meanwhile.
-                if not self._rolled:
-                    done = getattr(self._file, name)(*arguments)
-                    is_writing = name in ("write", "writelines")
-                    if is_writing and self._max_size and self._file.tell() > self._max_size:
-                        await self._roll()
-                    return done
-        return await getattr(self._file, name)(*arguments)
-
-
-@final
-class TemporaryDirectory:
+class TemporaryDirectory(Generic[AnyStr]):
     """A directory that is removed with its content, like `tempfile.TemporaryDirectory`.
 
     `async with` creates it and returns its name. `await` creates it and returns this object; call `cleanup()` then.
     """
 
+    @overload
+    def __init__(
+        self: TemporaryDirectory[str],
+        suffix: str | None = None,
+        prefix: str | None = None,
+        dir: StrPath | None = None,
+        ignore_cleanup_errors: bool = False,
+        *,
+        delete: bool = True,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: TemporaryDirectory[bytes],
+        suffix: bytes | None = None,
+        prefix: bytes | None = None,
+        dir: bytes | None = None,
+        ignore_cleanup_errors: bool = False,
+        *,
+        delete: bool = True,
+    ) -> None: ...
     def __init__(
         self,
         suffix: Affix = None,
@@ -397,7 +269,7 @@ class TemporaryDirectory:
         self._directory: tempfile.TemporaryDirectory[Any] | None = None
 
     @property
-    def name(self) -> Any:
+    def name(self) -> AnyStr | None:
         """The directory's path; None before it is created."""
         return None if self._directory is None else self._directory.name
 
@@ -416,10 +288,12 @@ class TemporaryDirectory:
     def __await__(self) -> Generator[Any, None, Self]:
         return self._make().__await__()
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> AnyStr:
         if self._directory is None:
             await self
-        return self.name
+        made: Any = self._directory
+        name: AnyStr = made.name
+        return name
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -433,6 +307,12 @@ class TemporaryDirectory:
             done = current().call(self._directory.cleanup)
             await undisturbed(done)
             done.result()
+
+    def __del__(self) -> None:
+        directory = self.__dict__.get("_directory")
+        if directory is not None and directory._finalizer.alive and isinstance(running_loop(), Loop):
+            warnings.warn(f"Implicitly cleaning up {self!r}", ResourceWarning, stacklevel=1, source=self)
+            _remove(directory)
 
 
 # -- the parts -----------------------------------------------------------------------------------
@@ -486,7 +366,7 @@ def _close(opened: Future[int], files: Files, path: bytes | None = None) -> None
         return
     files.forsake(opened.result())
     if path is not None:
-        files.unlink(path, False, AT_FDCWD)
+        files.forsake_name(path)
 
 
 async def _unlink(path: str | bytes, files: Files) -> None:
@@ -503,4 +383,9 @@ async def _unlink(path: str | bytes, files: Files) -> None:
 
 def _remove_late(made: Future[tempfile.TemporaryDirectory[Any]]) -> None:
     if not made.cancelled() and made.exception() is None:
-        made.result().cleanup()
+        _remove(made.result())
+
+
+def _remove(directory: tempfile.TemporaryDirectory[Any]) -> None:
+    """Remove a directory on a thread. If the loop is closed before, tempfile removes it."""
+    current().call_removal(directory.cleanup)

@@ -1,6 +1,6 @@
 """`TextFile`: the result of `open()` for text. It decodes the data that a `Handle` reads, and encodes what it writes.
 
-It owns the decoded text and the decoder. The handle owns the descriptor, the cursor and the turn (the file's lock).
+It owns the decoded text and the decoder. The handle owns the descriptor, the position and the turn (the file's lock).
 Written text is encoded immediately and buffered in the handle. `cookie.py` computes the positions of tell() and seek().
 """
 
@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 from oneloop import _native
 from oneloop.files import cookie
-from oneloop.files.binary import BinaryFile, lines_of
+from oneloop.files.binary import LINES_PER_CHECK, BinaryFile
 from oneloop.files.coding import CLEAN, Style, decoded, decoder_of, ended, pieces_of
 from oneloop.files.engine import bounded
+from oneloop.files.file import lines_of
 from oneloop.files.views import told
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
 
-    from oneloop.files.descriptor import Opened
     from oneloop.files.handle import Handle
 
-__all__ = ["TextFile", "described"]
+__all__ = ["TextFile", "text_file"]
 
 CHUNK_BYTES = 8192
 """Size of one read of io's text files."""
@@ -60,7 +60,6 @@ class TextFile(_native.FastFile):
         "_chunk_bytes",
         "_decoder",
         "_encoder",
-        "_handle",
         "_history",
         "_is_by_line",
         "_is_careful",
@@ -74,13 +73,20 @@ class TextFile(_native.FastFile):
         def readline(self, size: int | None = -1, /, *, timeout: float | None = None) -> Coroutine[Any, Any, str]: ...
         def write(self, data: str, /, *, timeout: float | None = None) -> Coroutine[Any, Any, int]: ...
 
-    def __init__(self, handle: Handle, style: Style, *, line_buffering: bool) -> None:
-        self._handle = handle
+    def __init__(
+        self,
+        handle: Handle,
+        ahead: _native.ReadAhead[str],
+        _writes: str,
+        _reads: str,
+        style: Style,
+        is_by_line: bool,
+        /,
+    ) -> None:
         self._binary: BinaryFile | None = None
         self._style = style
-        self._is_by_line = line_buffering
-        newline = style.newline
-        self._ahead: _native.ReadAhead[str] = _native.ReadAhead("\n" if newline is None else newline)
+        self._is_by_line = is_by_line
+        self._ahead = ahead
         # The chunks from which the read-ahead text was decoded; None if they are not known.
         self._history: cookie.History | None = None
         self._chunk_bytes = CHUNK_BYTES
@@ -91,24 +97,18 @@ class TextFile(_native.FastFile):
         self._is_careful = False
         self._decoder: codecs.IncrementalDecoder | None = None
         self._encoder: codecs.IncrementalEncoder | None = None
-        # The native half cannot discard read-ahead data, so it writes only if the file is not open for reading.
-        is_plain = style.is_utf8 and newline in (None, "", "\n") and not mode.is_reading
-        writes = "text within lines" if line_buffering else "text"
-        # The native half handles ASCII only. The decoder handles everything else, such as a byte order mark.
-        reads = "nothing" if not style.is_utf8 else "text" if newline else "text with any line ends"
-        self._attach(handle, self._ahead, writes if is_plain else "nothing", reads)
         if mode.is_writing and handle.opened.is_seekable and handle.tell() != 0:
             # Do not write a byte order mark in the middle of a file.
             self._reset_encoder(1)
 
     def __repr__(self) -> str:
-        return described(self._handle.opened, self._style)
+        return self._handle.opened.described()
 
     # -- properties ------------------------------------------------------------------------------
 
     @property
     def buffer(self) -> BinaryFile:
-        """The underlying binary file. Its cursor is after the data that this file has read ahead."""
+        """The underlying binary file. Its position is after the data that this file has read ahead."""
         if self._binary is None:
             self._binary = BinaryFile(self._handle)
         return self._binary
@@ -207,12 +207,15 @@ class TextFile(_native.FastFile):
         await self._begin_reading()
         try:
             lines: list[str] = []
-            total = 0
+            ahead, total = self._ahead, 0
             try:
-                while (wanted <= 0 or total <= wanted) and (line := await self._line(-1)):
+                while wanted <= 0 or total <= wanted:
+                    line = ahead.take_line()
+                    if line is None and not (line := await self._line(-1)):
+                        break
                     lines.append(line)
                     total += len(line)
-                    if files.is_spent():
+                    if len(lines) % LINES_PER_CHECK == 0 and files.is_spent():
                         await files.later()
             except BaseException:
                 rest = self._ahead.take()
@@ -263,7 +266,7 @@ class TextFile(_native.FastFile):
         """Like `fsync`, but without metadata that is not needed to read the file, such as its times."""
         await self.buffer.fdatasync(timeout=timeout)
 
-    # -- the cursor ------------------------------------------------------------------------------
+    # -- the position ----------------------------------------------------------------------------
 
     @bounded
     async def tell(self, *, timeout: float | None = None) -> int:
@@ -557,6 +560,13 @@ class TextFile(_native.FastFile):
         self._chunk_bytes = CHUNK_BYTES
 
 
-def described(opened: Opened, style: Style) -> str:
-    """Return a text file's repr. A handle whose file object has been freed also calls it."""
-    return f"<oneloop.files.TextFile name={opened.name!r} mode={opened.mode.given!r} encoding={style.encoding!r}>"
+def text_file(handle: Handle, style: Style, is_by_line: bool) -> TextFile:
+    """Return the text file of a handle; `is_by_line`: each line is flushed."""
+    newline, mode = style.newline, handle.opened.mode
+    # The native half cannot discard read-ahead data, so it writes only if the file is not open for reading.
+    is_plain = style.is_utf8 and newline in (None, "", "\n") and not mode.is_reading
+    writes = "nothing" if not is_plain else "text within lines" if is_by_line else "text"
+    # The native half handles ASCII only. The decoder handles everything else, such as a byte order mark.
+    reads = "nothing" if not style.is_utf8 else "text" if newline else "text with any line ends"
+    ahead: _native.ReadAhead[str] = _native.ReadAhead("\n" if newline is None else newline)
+    return TextFile(handle, ahead, writes, reads, style, is_by_line)

@@ -1,8 +1,7 @@
-"""Directories and trees: list, walk, find by pattern, remove.
+"""Directories and trees: list, walk, find by pattern.
 
 Directories are read on the thread pool, in batches of many entries. A walk reads ahead, in the order of the walk, until
-it has a batch; it therefore returns a directory as it was when its batch was read. A removal is one job. It uses
-directory descriptors, so a symbolic link that is inserted meanwhile cannot lead it out of the tree.
+it has a batch; it therefore returns a directory as it was when its batch was read.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[Callable[..., Any], str, OSError], object]
 
-__all__ = ["DirEntry", "ScandirIterator", "batches", "glob", "listdir", "rmtree", "scandir", "walk", "walk_path"]
+__all__ = ["DirEntry", "ScandirIterator", "batches", "glob", "listdir", "scandir", "walk", "walk_path"]
 
 T = TypeVar("T")
 
@@ -33,9 +32,13 @@ BATCH = 1000
 
 
 @bounded
-async def _trip(function: Callable[..., T], *args: Any, timeout: float | None = None) -> T:
-    """Await `function(job, ...)` on the pool."""
-    return await run_job(function, *args)
+async def _trip(place: Any, function: Callable[..., T], *args: Any, timeout: float | None = None) -> T:
+    """Await `function(job, ...)` on the pool. `place` is a path: its filesystem selects the threads."""
+    return await run_job(_at_place, place, function, *args)
+
+
+def _at_place(job: Job, _place: Any, function: Callable[..., T], *args: Any) -> T:
+    return function(job, *args)
 
 
 @overload
@@ -127,7 +130,7 @@ class ScandirIterator(Generic[AnyStr]):
             raise RuntimeError("another task is iterating over this directory: use one scandir() per task")
         self._is_busy = True
         try:
-            batch = await _trip(self._read, timeout=self._timeout_s)
+            batch = await _trip(self._path, self._read, timeout=self._timeout_s)
         except BaseException:
             self._end()
             raise
@@ -182,14 +185,14 @@ async def glob(
     found = patterns.iglob(
         pathname, root_dir=root_dir, dir_fd=dir_fd, recursive=recursive, include_hidden=include_hidden
     )
-    async for path in batches(found, timeout):
+    async for path in batches(found, pathname if root_dir is None else root_dir, timeout):
         yield path
 
 
-async def batches(paths: Iterator[T], timeout_s: float | None) -> AsyncIterator[T]:
-    """Iterate over the items of a blocking iterator, which is advanced on the pool."""
+async def batches(paths: Iterator[T], place: Any, timeout_s: float | None) -> AsyncIterator[T]:
+    """Iterate over the items of a blocking iterator, which is advanced on the pool. `place` as in `_trip`."""
     while True:
-        batch = await _taken(paths, timeout=timeout_s)
+        batch = await _taken(paths, place, timeout=timeout_s)
         for path in batch:
             yield path
         if len(batch) < BATCH:
@@ -197,39 +200,12 @@ async def batches(paths: Iterator[T], timeout_s: float | None) -> AsyncIterator[
 
 
 @bounded
-async def _taken(paths: Iterator[T], *, timeout: float | None = None) -> list[T]:
-    return await current().call(_take, paths)
+async def _taken(paths: Iterator[T], place: Any, *, timeout: float | None = None) -> list[T]:
+    return await current().call(_take, paths, place)
 
 
-def _take(paths: Iterator[T]) -> list[T]:
+def _take(paths: Iterator[T], _place: Any) -> list[T]:
     return list(islice(paths, BATCH))
-
-
-@bounded
-async def rmtree(
-    path: AnyPath,
-    ignore_errors: bool = False,
-    onerror: Callable[[Callable[..., Any], str, Any], object] | None = None,
-    *,
-    onexc: Callable[[Callable[..., Any], str, BaseException], object] | None = None,
-    dir_fd: int | None = None,
-    timeout: float | None = None,
-) -> None:
-    """Like `shutil.rmtree`: remove a directory and everything in it, in one job on the pool.
-
-    Args:
-        path: str, bytes or PathLike; not a symbolic link.
-        ignore_errors: True: ignore errors and continue.
-        onerror: called on the pool's thread with (function, path, exc_info) for each error.
-        onexc: called with (function, path, exception) instead; available on every Python version.
-        dir_fd: the directory that a relative path starts from.
-        timeout: in seconds, or None. If it expires, a part of the tree has been removed.
-
-    Raises:
-        OSError: the first error, with `filename`.
-        TimeoutError: the timeout has expired.
-    """
-    await run_job(remove_tree, path, dir_fd, reporter(ignore_errors, onerror, onexc))
 
 
 # -- entries ---------------------------------------------------------------------------------------
@@ -371,7 +347,9 @@ async def _walk_down(top: Any, followlinks: bool, links_are_files: bool, timeout
     while pending:
         path = pending.pop()
         if path not in ahead:
-            ahead = await _trip(_scan_ahead, [*pending[-BATCH:], path], followlinks, links_are_files, timeout=timeout_s)
+            ahead = await _trip(
+                path, _scan_ahead, [*pending[-BATCH:], path], followlinks, links_are_files, timeout=timeout_s
+            )
         scan = ahead.pop(path)
         if isinstance(scan, OSError):
             yield scan
@@ -424,7 +402,7 @@ async def _walk_up(top: Any, followlinks: bool, links_are_files: bool, timeout_s
     walking = _bottom_up(top, followlinks, links_are_files)
     is_ended = False
     while not is_ended:
-        steps, is_ended = await _trip(_next_steps, walking, timeout=timeout_s)
+        steps, is_ended = await _trip(top, _next_steps, walking, timeout=timeout_s)
         for step in steps:
             yield step
 
@@ -457,120 +435,3 @@ def _bottom_up(top: Any, followlinks: bool, links_are_files: bool) -> Iterator[A
             continue
         pending.append((item, scan.folders, scan.others))
         pending.extend(scan.below(item, followlinks))
-
-
-# -- removal ---------------------------------------------------------------------------------------
-
-# O_NONBLOCK: if a directory was replaced by a FIFO meanwhile, open(2) must not block.
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-def reporter(
-    ignore_errors: bool,
-    onerror: Callable[[Callable[..., Any], str, Any], object] | None,
-    onexc: Callable[[Callable[..., Any], str, BaseException], object] | None,
-) -> Report:
-    """Return the function that handles an error, from the three arguments of `shutil.rmtree`."""
-
-    def report(function: Callable[..., Any], path: str, error: OSError) -> object:
-        if ignore_errors:
-            return None
-        if onexc is not None:
-            return onexc(function, path, error)
-        if onerror is not None:
-            return onerror(function, path, (type(error), error, error.__traceback__))
-        raise error
-
-    return report
-
-
-def remove_tree(job: Job, path: AnyPath, dir_fd: int | None, report: Report) -> None:
-    """Remove a directory and everything in it. Runs on the pool.
-
-    Raises:
-        AbandonedError: the job was abandoned; a part of the tree has been removed.
-        OSError: raised by `report`.
-    """
-    top = os.fsdecode(path)
-    fd = _open(top, top, dir_fd, report)
-    if fd is None:
-        return
-    # The open directories from the top to the current one: descriptor, path, and subdirectories still to remove.
-    levels: list[tuple[int, str, list[str]]] = [(fd, top, [])]
-    try:
-        levels[0] = (fd, top, _remove_files(job, fd, top, report))
-        while levels:
-            job.check()
-            fd, folder, left = levels[-1]
-            if left:
-                name = left.pop()
-                below = os.path.join(folder, name)
-                child = _open(name, below, fd, report)
-                if child is not None:
-                    levels.append((child, below, []))
-                    levels[-1] = (child, below, _remove_files(job, child, below, report))
-                continue
-            levels.pop()
-            os.close(fd)
-            if levels:
-                _remove(os.rmdir, os.path.basename(folder), folder, levels[-1][0], report)
-            else:
-                _remove(os.rmdir, top, top, dir_fd, report)
-    finally:
-        for fd, _, _ in levels:
-            os.close(fd)
-
-
-def _open(name: str, path: str, dir_fd: int | None, report: Report) -> int | None:
-    try:
-        return os.open(name, _DIRECTORY, dir_fd=dir_fd)
-    except NotADirectoryError as error:
-        if _is_link(name, dir_fd):
-            report(os.path.islink, path, OSError("Cannot call rmtree on a symbolic link"))
-            return None
-        error.filename = path
-        report(os.open, path, error)
-    except OSError as error:
-        error.filename = path
-        report(os.open, path, error)
-    return None
-
-
-def _is_link(name: str, dir_fd: int | None) -> bool:
-    try:
-        os.readlink(name, dir_fd=dir_fd)
-    except OSError:
-        return False
-    return True
-
-
-def _remove_files(job: Job, fd: int, path: str, report: Report) -> list[str]:
-    """Remove everything except directories. Return the names of the directories."""
-    try:
-        with os.scandir(fd) as reading:
-            entries = list(reading)
-    except OSError as error:
-        error.filename = path
-        report(os.scandir, path, error)
-        return []
-    folders = []
-    for entry in entries:
-        job.check()
-        if entry.is_dir(follow_symlinks=False):
-            folders.append(entry.name)
-        else:
-            _remove(os.unlink, entry.name, os.path.join(path, entry.name), fd, report)
-    return folders
-
-
-def _remove(function: Callable[..., None], name: str, path: str, dir_fd: int | None, report: Report) -> None:
-    try:
-        function(name, dir_fd=dir_fd)
-    except FileNotFoundError as error:
-        # Another process has removed it. As in shutil, this is an error only for the top directory.
-        if dir_fd is None or name == path:
-            error.filename = path
-            report(function, path, error)
-    except OSError as error:
-        error.filename = path
-        report(function, path, error)

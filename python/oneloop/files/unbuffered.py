@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from operator import index
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Self, final
 
-from oneloop.files.binary import File, lines_of
 from oneloop.files.engine import bounded
+from oneloop.files.file import File, lines_of
 from oneloop.files.views import readable, writable
 
 if TYPE_CHECKING:
@@ -31,14 +31,13 @@ class UnbufferedFile(File):
 
     `read`, `readinto` and `write` are one system call each, and may transfer less than requested. Concurrent calls are
     executed one after the other. A cancelled read has read nothing. A cancelled write may have written all of its data
-    or a part; the cursor is after the last byte written. `data` must not change while it is written.
+    or a part; the position is after the last byte written. `data` must not change while it is written.
     """
 
     __slots__ = ()
 
-    def __init__(self, handle: Handle) -> None:
-        super().__init__(handle)
-        self._attach(handle, handle.ahead, "nothing", "nothing")
+    def __new__(cls, handle: Handle) -> Self:
+        return super().__new__(cls, handle, None, "nothing", "nothing")
 
     @bounded
     async def _read(self, size: int | None = -1, /, *, timeout: float | None = None) -> bytes:
@@ -126,7 +125,7 @@ class UnbufferedFile(File):
 
     @bounded
     async def seek(self, offset: int, whence: int = os.SEEK_SET, /, *, timeout: float | None = None) -> int:
-        """Move the cursor. Return its new position in bytes.
+        """Change the position. Return the new one in bytes.
 
         Raises:
             ValueError: the file is closed.
@@ -165,7 +164,7 @@ class UnbufferedFile(File):
                 if limit > 0:
                     piece = piece[:limit]
                     limit -= len(piece)
-                # fetch() moved the cursor to the end of the block: move it back to the end of the line.
+                # fetch() moved the position to the end of the block: move it back to the end of the line.
                 handle.offset -= len(data) - len(piece)
                 pieces.append(piece)
                 if end or not data:

@@ -8,64 +8,51 @@ A survey runs on the pool: it adds a watch for a directory, reads it, and repeat
 in it. The loop applies the result of a complete survey. A survey that is cancelled changes nothing and
 can be repeated.
 
-An entry that is created between the watch and the reading is found by the survey and also queued by the
-kernel. It is reported from the survey, and the kernel's event is dropped. Once the queue has been empty,
-no such event can follow.
+A survey sees the present, the kernel's events tell the past. After each survey, everything that the kernel has
+queued is therefore read. A directory whose name, or that of a directory above, is bound anew by one of these
+events is not taken from the survey: it may be another one by now, and the event will lead to its own survey. Of the
+other directories, the queued events say which entries were there at the time of the event that is being processed:
+these are reported, and the later ones by their own events.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-import errno
 import os
-import struct
 import warnings
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, AnyStr, Generic, NamedTuple, final
+from typing import TYPE_CHECKING, Any, AnyStr, Generic, final
 
-from oneloop import _native
 from oneloop.files.engine import current, encoded, run_job
+from oneloop.files.inotify import (
+    IN_ATTRIB,
+    IN_CLOSE_WRITE,
+    IN_CREATE,
+    IN_DELETE,
+    IN_DELETE_SELF,
+    IN_IGNORED,
+    IN_ISDIR,
+    IN_MODIFY,
+    IN_MOVE_SELF,
+    IN_MOVED_FROM,
+    IN_MOVED_TO,
+    IN_OVERFLOW,
+    IN_UNMOUNT,
+    Pending,
+    Queue,
+)
+from oneloop.files.watched_tree import Survey, WatchedTree
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
     from typing import Self
 
-    from oneloop.files.engine import Job
+    from oneloop.files.inotify import RawEvent
 
 __all__ = ["Change", "Event", "Watch", "watch"]
-
-# inotify(7), linux/inotify.h
-IN_MODIFY = 0x2
-IN_ATTRIB = 0x4
-IN_CLOSE_WRITE = 0x8
-IN_MOVED_FROM = 0x40
-IN_MOVED_TO = 0x80
-IN_CREATE = 0x100
-IN_DELETE = 0x200
-IN_DELETE_SELF = 0x400
-IN_MOVE_SELF = 0x800
-IN_UNMOUNT = 0x2000
-IN_OVERFLOW = 0x4000
-IN_IGNORED = 0x8000
-IN_ONLYDIR = 0x0100_0000
-IN_DONT_FOLLOW = 0x0200_0000
-IN_EXCL_UNLINK = 0x0400_0000
-IN_ISDIR = 0x4000_0000
-
-IN_EVERYTHING = (
-    IN_MODIFY
-    | IN_ATTRIB
-    | IN_CLOSE_WRITE
-    | IN_MOVED_FROM
-    | IN_MOVED_TO
-    | IN_CREATE
-    | IN_DELETE
-    | IN_DELETE_SELF
-    | IN_MOVE_SELF
-)
 
 # How long to wait for the second event of a rename. The same system call queues both.
 HALF_RENAME_S = 0.01
@@ -159,7 +146,7 @@ class Watch(Generic[AnyStr]):
         self._events: deque[Event[AnyStr]] = deque()
         # Events of the kernel that are not yet in `_events`. Each is removed only after it has been processed, so
         # that none is lost if the program's wait for the next event is cancelled.
-        self._raw: deque[RawEvent] = deque()
+        self._raw = Pending()
 
     async def __aenter__(self) -> Self:
         await self._once(self._start)
@@ -217,7 +204,9 @@ class Watch(Generic[AnyStr]):
         current()  # raises if no oneloop loop is running
         self._queue = Queue(asyncio.get_running_loop())
         tree = WatchedTree(self._queue, os.fsencode(self._path), self._is_recursive)
-        tree.begin(await run_job(tree.survey, tree.root))
+        survey = await run_job(tree.survey, tree.root)
+        self._raw.extend(self._queue.read_all())
+        tree.begin(survey, self._raw)
         self._tree = tree
 
     async def _fill(self) -> None:
@@ -227,12 +216,12 @@ class Watch(Generic[AnyStr]):
         if not self._raw:
             self._raw.extend(self._queue.read_nowait())
         if not self._raw:
-            self._tree.forget_announced()
             await self._queue.wait_readable()
             return
         while self._raw and not self._is_ended:
-            await self._take(self._raw[0], self._tree, self._queue)
-            self._raw.popleft()
+            raw = self._raw.first
+            await self._take(raw, self._tree, self._queue)
+            self._raw.remove(raw)
 
     async def _take(self, raw: RawEvent, tree: WatchedTree, queue: Queue) -> None:
         """Process one event of the kernel. Changes nothing before its last await, so it can be repeated."""
@@ -240,7 +229,9 @@ class Watch(Generic[AnyStr]):
         if mask & IN_OVERFLOW:
             if self._is_recursive:
                 # The events of new directories may be among the lost ones.
-                tree.adopt(await run_job(tree.survey, tree.root))
+                survey = await run_job(tree.survey, tree.root)
+                self._raw.extend(queue.read_all())
+                tree.begin_again(survey, self._raw, raw)
             self._tell(Change.OVERFLOW, tree.root)
             return
         folder = tree.path_of(raw.watch)
@@ -256,11 +247,10 @@ class Watch(Generic[AnyStr]):
         if mask & IN_MOVED_FROM:
             await self._take_rename(raw, path, is_directory, tree, queue)
         elif mask & (IN_CREATE | IN_MOVED_TO):
-            await self._take_created(raw, path, is_directory, tree)
+            await self._take_created(raw, path, is_directory, tree, queue)
         elif mask & IN_DELETE:
-            tree.is_announced(raw.watch, raw.name)
             if is_directory:
-                tree.forget_announced_below(path)
+                tree.remove(path)
             self._tell(Change.DELETED, path, is_directory)
         else:
             self._tell_written(mask, path, is_directory)
@@ -281,15 +271,21 @@ class Watch(Generic[AnyStr]):
             if mask & bit:
                 self._tell(change, path, is_directory)
 
-    async def _take_created(self, raw: RawEvent, path: bytes, is_directory: bool, tree: WatchedTree) -> None:
-        if is_directory and self._is_recursive:
-            survey = await run_job(tree.survey, path)
-        else:
-            survey = []
-        if not tree.is_announced(raw.watch, raw.name):
-            self._tell(Change.CREATED, path, is_directory)
-        for found, is_folder in tree.announce(survey, only_new=False):
+    async def _take_created(
+        self, raw: RawEvent, path: bytes, is_directory: bool, tree: WatchedTree, queue: Queue
+    ) -> None:
+        survey = await self._surveyed(path, tree, queue, raw) if is_directory else []
+        self._tell(Change.CREATED, path, is_directory)
+        for found, is_folder in tree.apply(survey, self._raw, raw):
             self._tell(Change.CREATED, found, is_folder)
+
+    async def _surveyed(self, path: bytes, tree: WatchedTree, queue: Queue, *now: RawEvent) -> Survey:
+        """Survey a new directory, and read what the kernel has queued meanwhile."""
+        if not self._is_recursive or not tree.is_settled(path, self._raw, *now):
+            return []
+        survey = await run_job(tree.survey, path)
+        self._raw.extend(queue.read_all())
+        return survey if tree.is_settled(path, self._raw, *now) else []
 
     async def _take_rename(
         self, raw: RawEvent, path: bytes, is_directory: bool, tree: WatchedTree, queue: Queue
@@ -297,48 +293,46 @@ class Watch(Generic[AnyStr]):
         second = await self._second_half(raw, queue)
         target = None if second is None else tree.path_of(second.watch)
         if second is None or target is None:
-            tree.is_announced(raw.watch, raw.name)
             if is_directory:
                 tree.remove(path)
             self._tell(Change.DELETED, path, is_directory)
             return
         target = os.path.join(target, second.name)
-        survey = await run_job(tree.survey, target) if is_directory and self._is_recursive else []
-        self._raw.remove(second)
-        tree.is_announced(raw.watch, raw.name)
-        if tree.is_announced(second.watch, second.name):
-            # The target was reported as created when its directory was read.
-            self._tell(Change.DELETED, path, is_directory)
-        else:
-            self._tell(Change.MOVED, target, is_directory, source=path)
+        survey = await self._surveyed(target, tree, queue, raw, second) if is_directory else []
         if is_directory:
             tree.rename(path, target)
-        for found, is_folder in tree.announce(survey, only_new=True):
+        self._tell(Change.MOVED, target, is_directory, source=path)
+        for found, is_folder in tree.apply(survey, self._raw, raw, second):
             self._tell(Change.CREATED, found, is_folder)
+        self._raw.remove(second)
 
     async def _second_half(self, first: RawEvent, queue: Queue) -> RawEvent | None:
         """Return the second event of a rename, or None if the target is outside. The event stays in `_raw`."""
+        # Counted from the reading of the event: many moves outside wait together, not one after the other.
+        deadline_s = first.read_at_s + HALF_RENAME_S
         try:
-            async with asyncio.timeout(HALF_RENAME_S):
-                while True:
-                    for raw in self._raw:
-                        if raw.cookie == first.cookie and raw.mask & IN_MOVED_TO:
-                            return raw
+            while True:
+                second = self._raw.second_half(first)
+                if second is not None:
+                    return second
+                more = queue.read_nowait()
+                self._raw.extend(more)
+                if more:
+                    continue
+                async with asyncio.timeout_at(deadline_s):
                     await queue.wait_readable()
-                    if self._is_ended:
-                        return None
-                    self._raw.extend(queue.read_nowait())
+                if self._is_ended:
+                    return None
         except TimeoutError:
             return None
 
     def _tell(self, change: Change, path: bytes, is_directory: bool = False, *, source: bytes | None = None) -> None:
-        told: Event[Any] = Event(
-            change,
-            path if self._is_bytes else os.fsdecode(path),
-            is_directory,
-            source if source is None or self._is_bytes else os.fsdecode(source),
-        )
-        self._events.append(told)
+        event: Event[Any]
+        if self._is_bytes:
+            event = Event(change, path, is_directory, source)
+        else:
+            event = Event(change, os.fsdecode(path), is_directory, None if source is None else os.fsdecode(source))
+        self._events.append(event)
 
 
 _WRITTEN = {
@@ -346,226 +340,3 @@ _WRITTEN = {
     IN_ATTRIB: Change.ATTRIBUTES,
     IN_CLOSE_WRITE: Change.CLOSED,
 }
-
-
-# -- the watched directories -----------------------------------------------------------------------
-
-_BELOW = IN_EVERYTHING | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK
-
-
-class _Folder(NamedTuple):
-    """A watched directory: the watch's number, and its entries (name, whether it is a directory)."""
-
-    watch: int
-    path: bytes
-    entries: list[tuple[bytes, bool]]
-
-
-Survey = list[_Folder]
-"""The directories that a survey has watched and read, each before its subdirectories."""
-
-
-class WatchedTree:
-    """The watched directories of one queue, by the watch's number."""
-
-    __slots__ = ("_announced", "_is_recursive", "_paths", "_queue", "root", "root_watch")
-
-    def __init__(self, queue: Queue, root: bytes, is_recursive: bool) -> None:
-        self._queue = queue
-        self._is_recursive = is_recursive
-        self._paths: dict[int, bytes] = {}
-        # Entries whose creation was reported from a survey: (directory's watch, name).
-        self._announced: set[tuple[int, bytes]] = set()
-        self.root = root
-        self.root_watch = -1
-
-    def survey(self, job: Job, top: bytes) -> Survey:
-        """Watch a directory and, in a recursive tree, all directories below. Runs on the pool.
-
-        Directories that no longer exist or cannot be read are skipped, except the root.
-
-        Raises:
-            OSError: with `filename`; ENOSPC if the limit of watches is reached.
-        """
-        found: Survey = []
-        pending = [top]
-        while pending:
-            job.check()
-            path = pending.pop()
-            is_root = path == self.root
-            try:
-                watch = self._queue.add(path, IN_EVERYTHING if is_root else _BELOW)
-                entries = self._entries(path)
-            except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-                if is_root:
-                    error.filename = os.fsdecode(path)
-                    raise
-                continue
-            except OSError as error:
-                error.filename = os.fsdecode(path)
-                raise
-            found.append(_Folder(watch, path, entries))
-            pending.extend(os.path.join(path, name) for name, is_directory in reversed(entries) if is_directory)
-        return found
-
-    def _entries(self, path: bytes) -> list[tuple[bytes, bool]]:
-        if not self._is_recursive:
-            return []
-        try:
-            with os.scandir(path) as entries:
-                return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        except NotADirectoryError:
-            if path == self.root:
-                return []
-            raise
-
-    def begin(self, survey: Survey) -> None:
-        """Apply the first survey, of the root."""
-        self.root_watch = survey[0].watch
-        self.adopt(survey)
-
-    def adopt(self, survey: Survey) -> None:
-        """Apply a survey without reporting its entries."""
-        for folder in survey:
-            self._paths[folder.watch] = folder.path
-
-    def announce(self, survey: Survey, *, only_new: bool) -> list[tuple[bytes, bool]]:
-        """Apply a survey. Return the entries to report as created: (path, whether it is a directory).
-
-        Args:
-            survey: of a new directory.
-            only_new: skip the entries of directories that were watched before; they were reported already.
-        """
-        created = []
-        for folder in survey:
-            is_known = folder.watch in self._paths
-            self._paths[folder.watch] = folder.path
-            if is_known and only_new:
-                continue
-            for name, is_directory in folder.entries:
-                if (folder.watch, name) not in self._announced:
-                    self._announced.add((folder.watch, name))
-                    created.append((os.path.join(folder.path, name), is_directory))
-        return created
-
-    def is_announced(self, watch: int, name: bytes) -> bool:
-        """Return True, once, for an entry that was reported from a survey before the kernel's event."""
-        if (watch, name) in self._announced:
-            self._announced.discard((watch, name))
-            return True
-        return False
-
-    def forget_announced_below(self, path: bytes) -> None:
-        """Call this when a directory was deleted. If it exists again, its entries must be reported again."""
-        below = set(self._below(path))
-        self._announced = {(watch, name) for watch, name in self._announced if watch not in below}
-
-    def forget_announced(self) -> None:
-        """Call this when the kernel's queue is empty: later events cannot repeat a survey's entries."""
-        self._announced.clear()
-
-    def path_of(self, watch: int) -> bytes | None:
-        """Return the path of a watch, or None if it no longer exists."""
-        return self._paths.get(watch)
-
-    def forget(self, watch: int) -> None:
-        """Remove a watch that the kernel has ended."""
-        self._paths.pop(watch, None)
-
-    def rename(self, old: bytes, new: bytes) -> None:
-        """Update the paths of a renamed directory and of all directories below it."""
-        for watch in self._below(old):
-            self._paths[watch] = new + self._paths[watch][len(old) :]
-
-    def remove(self, path: bytes) -> None:
-        """End the watches of a directory that was moved outside, and of all directories below it."""
-        for watch in self._below(path):
-            del self._paths[watch]
-            try:
-                self._queue.remove(watch)
-            except OSError as error:
-                # The kernel has ended this watch already; its IN_IGNORED event follows.
-                if error.errno != errno.EINVAL:
-                    raise
-
-    def _below(self, top: bytes) -> list[int]:
-        inside = os.path.join(top, b"")
-        return [watch for watch, path in self._paths.items() if path == top or path.startswith(inside)]
-
-
-# -- inotify(7) ------------------------------------------------------------------------------------
-
-
-READ_BYTES = 64 * 1024
-_HEAD = struct.Struct("iIII")
-
-
-class RawEvent(NamedTuple):
-    """One `struct inotify_event`. The two events of a rename have the same `cookie`."""
-
-    watch: int
-    mask: int
-    cookie: int
-    name: bytes
-
-
-class Queue:
-    """An inotify descriptor. This object owns it."""
-
-    __slots__ = ("_fd", "_loop", "_waiting")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._waiting: asyncio.Future[None] | None = None
-        self._fd = _native.inotify_init()
-
-    @property
-    def is_closed(self) -> bool:
-        """True after `close()`."""
-        return self._fd < 0
-
-    def add(self, path: bytes, mask: int) -> int:
-        """Watch a path. Return the watch's number, which its events contain. May block: call it on the pool."""
-        return _native.inotify_add_watch(self._fd, path, mask)
-
-    def remove(self, watch: int) -> None:
-        """End a watch."""
-        _native.inotify_rm_watch(self._fd, watch)
-
-    def read_nowait(self) -> list[RawEvent]:
-        """Return the queued events of at most one read(2); an empty list if there are none."""
-        try:
-            data = os.read(self._fd, READ_BYTES)
-        except BlockingIOError:
-            return []
-        events = []
-        start = 0
-        while start < len(data):
-            watch, mask, cookie, length = _HEAD.unpack_from(data, start)
-            start += _HEAD.size
-            events.append(RawEvent(watch, mask, cookie, data[start : start + length].rstrip(b"\0")))
-            start += length
-        return events
-
-    async def wait_readable(self) -> None:
-        """Wait until something is queued, or the queue is closed."""
-        if self._waiting is not None:
-            raise RuntimeError("another task is iterating over this watch: use one watch per task")
-        waiting = self._waiting = self._loop.create_future()
-        self._loop.add_reader(self._fd, self.wake)
-        try:
-            await waiting
-        finally:
-            self._waiting = None
-            self._loop.remove_reader(self._fd)
-
-    def wake(self) -> None:
-        """End `wait_readable`."""
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
-
-    def close(self) -> None:
-        """Close the descriptor. No task may be waiting for it. Further calls do nothing."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1

@@ -56,7 +56,6 @@ class BaseServer:
         self._accepting: Greenlet | None = None
         self._stopped = Event()
         self._stopped.set()
-        self._is_own_socket = False
         if self.max_accept < 1:
             raise ValueError(f"max_accept must be at least 1, not {self.max_accept}")
         self.set_spawn(spawn)
@@ -94,7 +93,7 @@ class BaseServer:
         self._handle: Callable[..., object] = handle
 
     def set_listener(self, listener: Any) -> None:
-        """Set where to listen: an address, or a bound socket, which still belongs to the caller.
+        """Set where to listen: an address, or a bound socket, which the server closes when it stops.
 
         Raises:
             TypeError: the listener is a TLS socket; TLS applies to the accepted connections instead.
@@ -109,11 +108,9 @@ class BaseServer:
                 listener = _socket.socket(
                     listener.family, listener.type, listener.proto, fileno=os.dup(listener.fileno())
                 )
-                self._is_own_socket = True
             self.socket = listener
         else:
             self.family, self.address = parse_address(listener)
-            self._is_own_socket = True
 
     # -- hooks for subclasses ---------------------------------------------------------------------------
 
@@ -189,8 +186,8 @@ class BaseServer:
 
     @property
     def started(self) -> bool:
-        """Whether the server accepts."""
-        return self._accepting is not None
+        """Whether the server was started and has not stopped, even if it does not accept now."""
+        return not self._stopped.is_set()
 
     @property
     def closed(self) -> bool:
@@ -215,16 +212,29 @@ class BaseServer:
             raise RuntimeError(f"{self!r} was closed with its socket: create a new server")
         self.address = self.socket.getsockname()
         self._stopped.clear()
-        self._accepting = Greenlet.spawn(self._accept)
+        try:
+            self.start_accepting()
+        except BaseException:
+            self.close()
+            raise
+
+    def start_accepting(self) -> None:
+        """Accept in a green thread, after `stop_accepting`. `start` calls it."""
+        if self._accepting is None:
+            self._accepting = Greenlet.spawn(self._accept)
+
+    def stop_accepting(self) -> None:
+        """Accept no more connections, and keep the socket: the system queues connections until `start_accepting`."""
+        accepting, self._accepting = self._accepting, None
+        if accepting is not None and accepting is not getcurrent():
+            accepting.kill(block=False)
 
     def close(self) -> None:
         """Stop accepting. Running handlers continue."""
-        accepting, self._accepting = self._accepting, None
         sock, self.socket = self.socket, None
         self._stopped.set()
-        if accepting is not None and accepting is not getcurrent():
-            accepting.kill(block=False)
-        if sock is not None and self._is_own_socket:
+        self.stop_accepting()
+        if sock is not None:
             sock.close()
 
     def stop(self, timeout: float | None = None) -> None:
@@ -266,7 +276,14 @@ class BaseServer:
 
     def __repr__(self) -> str:
         state = "started" if self.started else "closed" if self.closed else "stopped"
-        return f"<{type(self).__name__} at {hex(id(self))} {self.address!r} {state}>"
+        handle = getattr(self._handle, "__self__", None)
+        # The repr of its own method would contain that of the server.
+        called = (
+            f"<bound method {type(self).__name__}.{self._handle.__name__} of self>"
+            if handle is self
+            else repr(self._handle)
+        )
+        return f"<{type(self).__name__} at {hex(id(self))} {self.address!r} {state} handle={called}>"
 
 
 def parse_address(address: Any) -> tuple[int, Any]:

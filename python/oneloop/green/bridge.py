@@ -11,8 +11,9 @@ import contextvars
 import functools
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from greenlet import GreenletExit, getcurrent
+from greenlet import getcurrent
 
+from oneloop.green.awaiting import ended
 from oneloop.green.greenlet import Greenlet
 from oneloop.green.hub import Waiter, get_hub, is_in_green_thread
 from oneloop.green.parking_selector import is_on_hub
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from oneloop.green.hub import Hub
 
-__all__ = ["await_", "ended", "in_context", "run_green"]
+__all__ = ["await_", "in_context", "run_green"]
 
 T = TypeVar("T")
 
@@ -49,8 +50,15 @@ def await_(awaitable: Awaitable[T]) -> T:
         raise RuntimeError("await_() is for green threads: use `await` in a coroutine")
     hub = get_hub()
     loop = _loop_for(awaitable, hub)
+    if asyncio.isfuture(awaitable) and awaitable.get_loop() is not loop:
+        raise ValueError(
+            f"{awaitable!r} belongs to an event loop that does not run here. If asyncio.gather() or ensure_future() "
+            "was called in a green thread: these look for a running loop, and a green thread has none. Call them in a "
+            "coroutine that is passed to await_(), or start green threads and use joinall()"
+        )
     waiter = Waiter(hub)
-    if loop is not hub.asyncio_loop:
+    if loop is not hub.asyncio_loop or (loop.get_task_factory() is not None and not asyncio.isfuture(awaitable)):
+        # An eager task factory runs the coroutine at once, which needs the running loop.
         return _await_elsewhere(awaitable, loop, waiter)
     future: asyncio.Future[T] = asyncio.ensure_future(awaitable, loop=hub.asyncio_loop)
     future.add_done_callback(waiter.wake)
@@ -58,7 +66,9 @@ def await_(awaitable: Awaitable[T]) -> T:
         waiter.get()
     except BaseException:
         future.remove_done_callback(waiter.wake)
-        future.cancel()
+        # At the end of the loop its tasks were cancelled already.
+        if not loop.is_closed():
+            future.cancel()
         raise
     return future.result()
 
@@ -166,49 +176,3 @@ async def run_green(function: Callable[..., T], /, *args: Any, **kwargs: Any) ->
     greenlet.start()
     value: T = await ended(greenlet)
     return value
-
-
-async def ended(greenlet: Greenlet) -> Any:
-    """Wait for the end of a green thread; see `Greenlet.__await__`."""
-    if not greenlet.ready():
-        await _wait(greenlet)
-    raised = greenlet.exception
-    if isinstance(raised, StopIteration):
-        raise RuntimeError("a green thread raised StopIteration") from raised
-    if raised is not None:
-        raise raised
-    if isinstance(greenlet.value, GreenletExit):
-        raise asyncio.CancelledError(*greenlet.value.args)
-    return greenlet.value
-
-
-async def _wait(greenlet: Greenlet) -> None:
-    """Wait until the green thread has ended. Raise each cancellation in it."""
-    loop = asyncio.get_running_loop()
-    if not is_on_hub(loop, greenlet.hub):
-        raise RuntimeError(
-            f"{greenlet!r} cannot be awaited in {loop!r}, because it belongs to another event loop: spawn it while the "
-            "loop that awaits it is running; that must be a oneloop loop (oneloop.run())"
-        )
-    is_over = loop.create_future()
-
-    def settle() -> None:
-        if not is_over.done():
-            is_over.set_result(None)
-
-    def tell(_: Greenlet) -> None:
-        # Called by the hub. The awaiting loop may be run by another green thread.
-        if loop is greenlet.hub.asyncio_loop:
-            settle()
-        elif not loop.is_closed():
-            loop.call_soon_threadsafe(settle)
-
-    greenlet.rawlink(tell)
-    while not is_over.done():
-        try:
-            await asyncio.shield(is_over)
-        except asyncio.CancelledError as cancelled:
-            if is_over.done():
-                # The green thread ended and the task was cancelled at the same time: raise the cancellation.
-                raise
-            greenlet.kill(cancelled, block=False)

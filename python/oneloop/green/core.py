@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import oneloop
 from oneloop.green.driven import DrivenLoop
+from oneloop.green.loop import Callback as callback  # noqa: N813 - gevent's name
 from oneloop.green.watchers.events import (
     READ,
     WRITE,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "callback",
     "embeddable_backends",
     "get_header_version",
     "get_version",

@@ -15,9 +15,10 @@ import traceback
 from asyncio import events
 from typing import TYPE_CHECKING, Any
 
-from oneloop import _native, daemons
+from oneloop import _native
 from oneloop.green.exceptions import HubDestroyed
 from oneloop.green.loop import GreenLoop
+from oneloop.green.wakers import is_alone
 from oneloop.green.watchers import (
     CheckWatcher,
     ForkWatcher,
@@ -52,6 +53,9 @@ class _LoopBelow(Loop):
         super().__init__()
         self.driver: DrivenLoop | None = None
         self._serve_green_threads_only()
+
+    def _is_alone(self, is_only_thread: bool, /) -> bool:
+        return is_alone(is_only_thread)
 
     def _nothing_to_wait_for(self) -> None:
         if self.driver is not None and self.driver._refs <= 0:
@@ -113,19 +117,16 @@ class DrivenLoop(GreenLoop):
 
     def _enter(self) -> None:
         below = self.asyncio_loop
-        daemons.add(below)
         old_hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(
             firstiter=below._asyncgen_firstiter_hook,  # type: ignore[attr-defined]
             finalizer=below._asyncgen_finalizer_hook,  # type: ignore[attr-defined]
         )
-        restore_wakeup_fd = below._arm_wakeup_fd()
+        below._prepare_for_signals()
 
         def leave() -> None:
             self._leave = None
-            daemons.discard(below)
             sys.set_asyncgen_hooks(*old_hooks)
-            restore_wakeup_fd()
 
         self._leave = leave
 

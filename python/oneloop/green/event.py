@@ -8,19 +8,27 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic
 
-from oneloop.green.greenlet import unlink
 from oneloop.green.hub import get_hub, is_in_green_thread
 from oneloop.green.line import TIMED_OUT, Line
+from oneloop.green.links import unlink
 from oneloop.green.timeout import Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from types import TracebackType
+
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 __all__ = ["AsyncResult", "Event"]
-
-T = TypeVar("T")
 
 
 class _Linked:
@@ -29,6 +37,8 @@ class _Linked:
     def __init__(self) -> None:
         self._line = Line()
         self._links: deque[Callable[[Any], object]] = deque()
+        # Their time has come, even if the event is cleared before they are called, as that of waiters.
+        self._told_links: deque[Callable[[Any], object]] = deque()
         self._hub: Any = None
 
     def ready(self) -> bool:
@@ -47,21 +57,22 @@ class _Linked:
             self._hub = get_hub()
         self._links.append(callback)
         if self.ready():
-            self._hub.run_callback_threadsafe(self._notify)
+            self._tell_links()
 
     def unlink(self, callback: Callable[[Any], object]) -> None:
         """Remove a callback."""
         unlink(self._links, callback)
+        unlink(self._told_links, callback)
 
     def linkcount(self) -> int:
         """The number of callbacks and waiters."""
-        return len(self._links) + len(self._line)
+        return len(self._links) + len(self._told_links) + len(self._line)
 
     def _notify(self) -> None:
-        for _ in range(len(self._links)):
-            if not self._links or not self.ready():
+        for _ in range(len(self._told_links)):
+            if not self._told_links:
                 return
-            link = self._links.popleft()
+            link = self._told_links.popleft()
             try:
                 link(self)
             except BaseException as error:  # noqa: BLE001 - it is reported
@@ -70,7 +81,14 @@ class _Linked:
     def _tell(self, value: Any) -> None:
         self._line.wake_all(value)
         if self._links:
-            self._hub.run_callback_threadsafe(self._notify)
+            self._tell_links()
+
+    def _tell_links(self) -> None:
+        # Other threads may do the same.
+        with suppress(IndexError):
+            while True:
+                self._told_links.append(self._links.popleft())
+        self._hub.run_callback_threadsafe(self._notify)
 
 
 class Event(_Linked):
@@ -79,6 +97,8 @@ class Event(_Linked):
     def __init__(self) -> None:
         super().__init__()
         self._flag = False
+        self._last_woken: Any = None
+        """The waiter that `set` woke last."""
 
     def is_set(self) -> bool:
         """Whether the flag is set."""
@@ -90,17 +110,25 @@ class Event(_Linked):
         """Set the flag and wake all waiters. Callable from any thread."""
         with self._line.guard:
             self._flag = True
+        self._last_woken = self._line.last()
         self._tell(True)
 
     def clear(self) -> None:
         """Clear the flag: later waits block until it is set again."""
         self._flag = False
 
-    def wait(self, timeout: float | None = None) -> Any:
+    def _at_fork_reinit(self) -> None:
+        """In a forked child: forget the parent's waiters. `threading` calls it on its events, which may be these."""
+        self._line = Line()
+        self._last_woken = None
+
+    _reset_internal_locks = _at_fork_reinit
+
+    def wait(self, timeout: float | Timeout | None = None) -> Any:
         """Wait until the flag is set.
 
         Args:
-            timeout: the maximum time in seconds; None means no limit.
+            timeout: the maximum time in seconds, or a `Timeout`; None means no limit.
 
         Returns:
             True, or False if the timeout expired. In a coroutine: an awaitable of that.
@@ -108,14 +136,24 @@ class Event(_Linked):
         if not is_in_green_thread():
             return self._waited(timeout)
         if self.is_set():
+            if self._last_woken is not None:
+                last, self._last_woken = self._last_woken, None
+                if last.done():
+                    # It has not run yet, and runs first.
+                    get_hub().pause()
             return True
         with self._line.guard:
             if self.is_set():
                 return True
             place = self._line.enter()
-        return self._line.wait(place, timeout) is not TIMED_OUT or self._flag
+        try:
+            return self._line.wait(place, timeout) is not TIMED_OUT or self._flag
+        except Timeout as raised:
+            if raised is not timeout:
+                raise
+            return self._flag
 
-    async def _waited(self, timeout: float | None) -> bool:
+    async def _waited(self, timeout: float | Timeout | None) -> bool:
         with self._line.guard:
             if self._flag:
                 return True
@@ -140,6 +178,7 @@ class AsyncResult(_Linked, Generic[T]):
         self._is_set = False
         self._value: T | None = None
         self._exception: BaseException | None = None
+        self._trace: TracebackType | None = None
 
     def ready(self) -> bool:
         """Whether a value or an exception was set."""
@@ -162,10 +201,10 @@ class AsyncResult(_Linked, Generic[T]):
         return self._exception
 
     @property
-    def exc_info(self) -> tuple[Any, Any, Any]:
-        """The exception in the form of `sys.exc_info()`; three times None if there is none."""
+    def exc_info(self) -> tuple[Any, ...]:
+        """The exception in the form of `sys.exc_info()`; an empty tuple if there is none."""
         raised = self._exception
-        return (None, None, None) if raised is None else (type(raised), raised, raised.__traceback__)
+        return () if raised is None else (type(raised), raised, self._trace)
 
     def set(self, value: T | None = None) -> None:
         """Set the value and wake all waiters. Callable from any thread."""
@@ -187,66 +226,76 @@ class AsyncResult(_Linked, Generic[T]):
     def _come(self, value: T | None, exception: BaseException | None) -> None:
         with self._line.guard:
             self._is_set, self._value, self._exception = True, value, exception
+            self._trace = None if exception is None else exception.__traceback__
         self._tell(None)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, block: bool = True, timeout: float | Timeout | None = None) -> T:
         """Wait for the value.
 
         Args:
             block: whether to wait.
-            timeout: the maximum time to wait, in seconds; None means no limit.
+            timeout: the maximum time to wait, in seconds, or a `Timeout`; None means no limit.
 
         Returns:
-            The value. In a coroutine, with `block`: an awaitable of it.
+            The value. In a coroutine, with `block`: an awaitable of it, which type checkers do not know; `await result`
+            has the type of the value.
 
         Raises:
             Timeout: nothing was set, and `block` is false or the timeout expired.
             BaseException: the exception that was set.
         """
         if block and not is_in_green_thread():
-            return self._got(timeout)
+            return self._got(timeout)  # type: ignore[return-value]  # see above
         if not block and not self._is_set:
             raise Timeout
-        self.wait(timeout)
+        self._wait(timeout)
         if not self._is_set:
-            raise Timeout(timeout)
+            raise timeout if isinstance(timeout, Timeout) else Timeout(timeout)
         return self._outcome()
 
     result = get
 
-    async def _got(self, timeout: float | None) -> Any:
+    async def _got(self, timeout: float | Timeout | None) -> T:
         await self._waited(timeout)
         if not self._is_set:
-            raise Timeout(timeout)
+            raise timeout if isinstance(timeout, Timeout) else Timeout(timeout)
         return self._outcome()
 
-    def _outcome(self) -> Any:
+    def _outcome(self) -> T:
         if self._exception is not None:
-            raise self._exception
-        return self._value
+            # Each `raise` adds frames to the exception's traceback.
+            raise self._exception.with_traceback(self._trace)
+        return self._value  # type: ignore[return-value]  # it is set
 
-    def get_nowait(self) -> Any:
+    def get_nowait(self) -> T:
         """Return the value without waiting, as `get(block=False)` does."""
         return self.get(block=False)
 
-    def wait(self, timeout: float | None = None) -> Any:
+    def wait(self, timeout: float | Timeout | None = None) -> Any:
         """Wait until a value or an exception is set.
 
         Args:
-            timeout: the maximum time in seconds; None means no limit.
+            timeout: the maximum time in seconds, or a `Timeout`; None means no limit.
 
         Returns:
             The value; None if there is none. In a coroutine: an awaitable of that.
         """
         if not is_in_green_thread():
             return self._waited(timeout)
+        try:
+            self._wait(timeout)
+        except Timeout as raised:
+            if raised is not timeout:
+                raise
+        return self._value
+
+    def _wait(self, timeout: float | Timeout | None) -> None:
         with self._line.guard:
             place = None if self._is_set else self._line.enter()
         if place is not None:
             self._line.wait(place, timeout)
-        return self._value
 
-    async def _waited(self, timeout: float | None) -> Any:
+    async def _waited(self, timeout: float | Timeout | None) -> Any:
         with self._line.guard:
             place = None if self._is_set else self._line.enter_coroutine()
         if place is not None:
@@ -268,7 +317,7 @@ class AsyncResult(_Linked, Generic[T]):
         else:
             self.set_exception(source.exception, getattr(source, "exc_info", None))
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, T]:
         return self._got(None).__await__()
 
     def __repr__(self) -> str:

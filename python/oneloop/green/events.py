@@ -42,13 +42,16 @@ __all__ = [
     "subscribers",
 ]
 
-subscribers: list[Callable[[Any], object]] = []
+try:
+    # As with gevent, programs that use zope.event get these events too.
+    from zope.event import notify, subscribers
+except ImportError:
+    subscribers: list[Callable[[Any], object]] = []  # type: ignore[no-redef]
 
-
-def notify(event: object) -> None:
-    """Call all subscribers. If one raises an exception, the remaining ones are not called."""
-    for subscriber in subscribers:
-        subscriber(event)
+    def notify(event: object) -> None:
+        """Call all subscribers. If one raises an exception, the remaining ones are not called."""
+        for subscriber in subscribers:
+            subscriber(event)
 
 
 class _Interface:
@@ -56,6 +59,16 @@ class _Interface:
     def providedBy(cls, event: object) -> bool:  # noqa: N802 - zope's name
         """Whether `event` is an instance of this interface."""
         return isinstance(event, cls)
+
+    @classmethod
+    def implementedBy(cls, kind: type) -> bool:  # noqa: N802 - zope's name
+        """Whether the class `kind` has this interface."""
+        return issubclass(kind, cls)
+
+    @classmethod
+    def namesAndDescriptions(cls, all: bool = False) -> list[tuple[str, object]]:  # noqa: A002, N802 - zope's name
+        """Return an empty list, for `zope.interface.verify`: the events' attributes are not described."""
+        return []
 
 
 # -- the monitor -------------------------------------------------------------------------------------

@@ -87,6 +87,8 @@ class ThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
         if wait:
             self._pool.is_over.result()
 
+    kill = shutdown
+
 
 class GreenFuture(Future[T]):
     """A future whose `result()` and `exception()` let other green threads run while they wait."""
@@ -115,6 +117,34 @@ class GreenFuture(Future[T]):
         """Wait for the call; return the exception that it raised, or None. Raises the same errors as `result`."""
         return super().exception(self._wait(timeout))
 
+    def rawlink(self, callback: Callable[[Any], object]) -> None:
+        """Make the calling thread's hub call `callback(self)` when the call has ended. For `wait` and `iwait`."""
+        hub = get_hub()
+
+        def call_soon(_: Future[T]) -> None:
+            hub.run_callback_threadsafe(callback, self)
+
+        with self._condition:
+            self.__dict__.setdefault("_linked", []).append((callback, call_soon))
+        self.add_done_callback(call_soon)
+
+    def unlink(self, callback: Callable[[Any], object]) -> None:
+        """Remove a link. No effect if it was called, or not added."""
+        with self._condition:
+            linked: list[tuple[object, object]] = self.__dict__.get("_linked", [])
+            for one in linked:
+                if one[0] == callback:
+                    linked.remove(one)
+                    self._forget(one[1])
+                    return
+
+    def _forget(self, called: object) -> None:
+        # A leftover callback is harmless, but those of many waits would accumulate.
+        with self._condition:
+            callbacks: list[object] = self._done_callbacks  # type: ignore[attr-defined]
+            if called in callbacks:
+                callbacks.remove(called)
+
     def _wait(self, timeout_s: float | None) -> float | None:
         """Wait until the call has ended. Return the timeout for a wait that blocks the OS thread."""
         if self.done():
@@ -134,11 +164,7 @@ class GreenFuture(Future[T]):
         try:
             wait_for(waiter, timeout_s)
         finally:
-            # A leftover callback is harmless, but those of many waits would accumulate.
-            with self._condition:
-                callbacks: list[object] = self._done_callbacks  # type: ignore[attr-defined]
-                if wake in callbacks:
-                    callbacks.remove(wake)
+            self._forget(wake)
         return 0
 
 

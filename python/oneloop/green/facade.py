@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from greenlet import getcurrent
 
-from oneloop import _native, factories
-from oneloop.green.hub import get_hub
+from oneloop import _native, factories, registry
+from oneloop.green.facade_meter import FacadeMeter
+from oneloop.green.hub import get_hub, has_hub
 from oneloop.green.local import local
-from oneloop.green.parking_selector import ParkingSelector
+from oneloop.green.parking_selector import ParkingSelector, hidden_loop
+from oneloop.loop import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from oneloop.statistics import Statistics
 __all__ = ["FacadeLoop", "install", "is_wanted", "run", "uninstall"]
 
 T = TypeVar("T")
@@ -32,8 +36,22 @@ class FacadeLoop(asyncio.SelectorEventLoop):
     Difference from asyncio: signals are received by the hub's loop and forwarded.
     """
 
+    _hub = _files = None
+    """What the snapshots of oneloop's own loops have; the hub's loop has them here."""
+
     def __init__(self) -> None:
         super().__init__(ParkingSelector())
+        self._meter = FacadeMeter()
+        self._ready = self._meter.ready
+        # It has what snapshots read.
+        registry.add(cast("Loop", self))
+
+    def statistics(self) -> Statistics:
+        """Return the counters of this loop, as `oneloop.Loop.statistics` does. Bytes of transports are not counted."""
+        return self._meter.statistics(self)
+
+    def _activity(self) -> tuple[float | None, float, str]:
+        return self._meter.activity()
 
     def run_green(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, T]:
         """Like `oneloop.Loop.run_green`, in a green thread of the same hub."""
@@ -82,11 +100,24 @@ class FacadeLoop(asyncio.SelectorEventLoop):
 
     # -- asyncio's hooks -----------------------------------------------------------------------------
 
+    def _run_once(self) -> None:
+        try:
+            super()._run_once()  # type: ignore[misc]
+        finally:
+            self._meter.end_tick()
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        self._meter.polled(len(event_list))
+        super()._process_events(event_list)  # type: ignore[misc]
+
     def _write_to_self(self) -> None:
         selector: ParkingSelector | None = cast("Any", self)._selector
         if selector is None or not selector.wake():
             # The loop waits in the kernel, or does not wait.
             super()._write_to_self()  # type: ignore[misc]
+
+
+registry.add_kind(FacadeLoop)
 
 
 def _hub_loop() -> Any:
@@ -151,6 +182,7 @@ def install() -> None:
     for module in (asyncio, unix_events):
         if hasattr(module, "EventLoop"):
             _replace(module, "EventLoop", FacadeLoop, undo)
+    _replace(asyncio.BaseEventLoop, "run_forever", _letting_others_run(asyncio.BaseEventLoop.run_forever), undo)
     made = getattr(asyncio.events, "_event_loop_policy", None)
     if made is not None and hasattr(made, "_local"):
         _replace(made, "_local", _CurrentLoop(), undo)
@@ -170,6 +202,34 @@ def _replace(owner: Any, name: str, value: Any, undo: list[Callable[[], None]]) 
     else:
         undo.append(lambda: delattr(owner, name))
     setattr(owner, name, value)
+
+
+def _letting_others_run(run_forever: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Let green threads run between the iterations of a loop whose selector does not."""
+
+    def run(self: Any) -> None:
+        from oneloop.green import selectors
+
+        green = (ParkingSelector, selectors.EpollSelector, selectors.PollSelector, selectors.SelectSelector)
+        if isinstance(getattr(self, "_selector", None), green) or isinstance(self, Loop):
+            run_forever(self)
+            return
+        once = self._run_once
+
+        def run_once() -> None:
+            with hidden_loop():
+                if has_hub():
+                    get_hub().pause()
+            once()
+
+        self._run_once = run_once
+        try:
+            run_forever(self)
+        finally:
+            del self._run_once
+
+    run.__name__, run.__qualname__, run.__doc__ = "run_forever", "BaseEventLoop.run_forever", run_forever.__doc__
+    return run
 
 
 class _CurrentLoop(local):

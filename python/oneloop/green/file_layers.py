@@ -9,7 +9,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
-from oneloop.files.opening import Request, request
+from oneloop.files.request import Request, request
 from oneloop.green.polled_file import PolledFile, PooledFile, can_be_polled
 from oneloop.green.raw_file import RawFile, close_now
 from oneloop.green.regular_file import RegularFile, files_here, open_descriptor, outcome_of
@@ -17,7 +17,7 @@ from oneloop.green.regular_file import RegularFile, files_here, open_descriptor,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oneloop.files.opening import Mode
+    from oneloop.files.request import Mode
 
 __all__ = ["raw_file", "raw_of", "stacked"]
 
@@ -33,7 +33,9 @@ def stacked(
     source = fobj if hasattr(fobj, "fileno") else None
     if source is not None:
         fobj = source.fileno()
-    checked = request(fobj if isinstance(fobj, int) else os.fspath(fobj), mode, buffering, style, closes, opener)
+    encoding, errors, newline = style
+    name = fobj if isinstance(fobj, int) else os.fspath(fobj)
+    checked = request(name, mode, buffering, encoding, errors, newline, closes, opener)
     if not isinstance(fobj, int):
         number = opener(fobj, checked.mode.flags) if opener is not None else open_descriptor(fobj, checked.mode.flags)
         _check_opened(number, opener is not None)
@@ -108,8 +110,8 @@ def raw_file(number: int, mode: Mode, name: Any, closefd: bool, source: Any = No
         IsADirectoryError: the descriptor is a directory.
         OSError: the descriptor is not open.
     """
-    look = outcome_of(files_here().look(number))
-    kind = stat.S_IFMT(look[0])
+    status = outcome_of(files_here().status(number))
+    kind = stat.S_IFMT(status[0])
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
     if kind in (stat.S_IFREG, stat.S_IFBLK):
@@ -117,7 +119,7 @@ def raw_file(number: int, mode: Mode, name: Any, closefd: bool, source: Any = No
     else:
         made = PolledFile if can_be_polled(number) else PooledFile
     raw = made(number, mode, name, closefd, source)
-    raw.block_bytes = look[2]
+    raw.block_bytes = status[2]
     if mode.is_appending and raw.seekable():
         raw.seek(0, os.SEEK_END)
     return raw

@@ -10,6 +10,7 @@ import builtins
 import io
 import os
 from errno import EBADF
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from greenlet import getcurrent
@@ -17,6 +18,7 @@ from greenlet import getcurrent
 from oneloop.green.file_layers import raw_of, stacked
 from oneloop.green.hub import Waiter, get_hub, is_in_green_thread
 from oneloop.green.raw_file import RawFile
+from oneloop.green.settings import config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,8 +89,17 @@ class FileObjectBase:
         closes = closefd if close is None else close
         size = -1 if size is None or (size == 0 and "b" not in mode) else size
         self._io = self._make(fobj, mode, size, closes is not False, (encoding, errors, newline))
+        self._name = fobj if isinstance(fobj, int | str | bytes | os.PathLike) else getattr(fobj, "name", ...)
 
     _waiting: list[Waiter]
+    _name: Any = ...
+
+    @property
+    def name(self) -> Any:
+        """What was opened, or the name of the file object that was passed; the same after `close`."""
+        if self._name is ...:
+            raise AttributeError("the file has no name")
+        return self._name
 
     def _make(self, fobj: Any, mode: str, buffering: int, closes: bool, style: Any) -> Any:
         raise NotImplementedError
@@ -145,9 +156,17 @@ class FileObjectBase:
         """See `io`."""
         return self._do("read", *args)
 
-    def read1(self, *args: Any) -> Any:
-        """See `io`."""
-        return self._do("read1", *args)
+    @property
+    def read1(self) -> Callable[..., Any]:
+        """See `io`. Files in text mode do not have it."""
+        if isinstance(self._io, io.TextIOBase):
+            raise AttributeError(f"{type(self).__name__!r} object in text mode has no attribute 'read1'")
+        return partial(self._do, "read1")
+
+    @property
+    def fileio(self) -> Any:
+        """The raw file below the buffer."""
+        return raw_of(self.io)
 
     def readall(self) -> Any:
         """See `io`."""
@@ -262,8 +281,8 @@ class FileObjectBase:
         return bool(self.io.seekable())
 
     def __getattr__(self, name: str) -> Any:
-        # Attributes that do not wait: mode, name, encoding, buffer, raw and others.
-        if name.startswith("__") or name == "_io":
+        # Attributes that do not wait: mode, encoding, buffer, raw and others.
+        if name.startswith("__") or name in {"_io", "name", "read1"}:
             raise AttributeError(name)
         return getattr(self.io, name)
 
@@ -386,7 +405,10 @@ class FileObjectBlock(FileObjectBase):
         _end_stock(opened, self._closes)
 
 
-FileObject = FileObjectPosix
+if TYPE_CHECKING:
+    FileObject = FileObjectPosix
+else:
+    FileObject = config.fileobject
 
 
 def open(  # noqa: A001 - the green counterpart of the built-in
@@ -409,11 +431,12 @@ def open(  # noqa: A001 - the green counterpart of the built-in
         file = os.fspath(file)
     opened = FileObjectPosix.__new__(FileObjectPosix)
     opened._io = stacked(file, mode, buffering, (encoding, errors, newline), closefd, opener)
+    opened._name = file
     return opened
 
 
 def _stock(fobj: Any, mode: str, buffering: int, closes: bool, style: Any) -> Any:
-    if hasattr(fobj, "read") or hasattr(fobj, "write"):
+    if hasattr(fobj, "read") or hasattr(fobj, "write") or hasattr(fobj, "fileno"):
         return fobj
     closefd = closes if isinstance(fobj, int) else True
     return _stock_open(fobj, mode, buffering, *style, closefd)

@@ -10,7 +10,7 @@ import gevent.exceptions
 from zope.interface import classImplements
 
 from oneloop.green import core
-from oneloop.green.callback import Callback
+from oneloop.green.loop import Callback
 from oneloop.green.watchers import Watcher
 
 __all__ = core.__all__

@@ -9,27 +9,45 @@ created → started → running ⇄ waiting → ended
 from __future__ import annotations
 
 import contextlib
-from collections import deque
-from collections.abc import Iterator
+import traceback
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from greenlet import GreenletExit, getcurrent
 from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 
 from oneloop import _native
+from oneloop.green.awaiting import ended
 from oneloop.green.hub import Waiter, get_hub, wait_for
+from oneloop.green.iwait import iwait
+from oneloop.green.links import Link, own_links
+from oneloop.green.raw_greenlet import exception_of, spawn_raw
+from oneloop.green.settings import config
 from oneloop.green.timeout import Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
     from types import TracebackType
+    from typing import ParamSpec, overload
+
+    from typing_extensions import TypeVar
+
+    P = ParamSpec("P")
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+    R = TypeVar("R")
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
+
+__all__ = ["Greenlet", "joinall", "kill", "killall", "spawn", "spawn_later", "spawn_raw"]
 
 
-__all__ = ["Greenlet", "iwait", "joinall", "kill", "killall", "spawn", "spawn_later", "spawn_raw", "wait"]
+_parent: Any = vars(RawGreenlet)["parent"]
 
 
-class Greenlet(RawGreenlet):
+class Greenlet(RawGreenlet, Generic[T_co]):
     """A green thread. `spawn` creates and starts one. Subclasses may define `_run` instead of passing a function.
 
     Use it in the OS thread that created it. `value` is the function's return value, `exception` the exception it
@@ -41,28 +59,48 @@ class Greenlet(RawGreenlet):
 
     _life: _native.Life
 
-    def __init__(self, /, run: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> None:
+    if not TYPE_CHECKING:
+        # `Greenlet[int]` is no class of its own.
+        __class_getitem__ = classmethod(GenericAlias)
+
+    def __init__(self, /, run: Callable[..., T_co] | None = None, *args: Any, **kwargs: Any) -> None:
         # Its parent becomes the hub when it starts.
         RawGreenlet.__init__(self)
         self._life = _native.Life(get_hub(), run, args, kwargs or None)
         if not callable(getattr(self, "_run", None)):
             raise TypeError("The run argument or self._run must be callable")
 
-    run = property(attrgetter("_life"), doc="The callable that the greenlet runs.")
+    run = property(attrgetter("_life"), doc="The callable that the greenlet runs.")  # pyright: ignore[reportIncompatibleMethodOverride]
     hub = property(attrgetter("_life.hub"), doc="The hub of its thread.")
+
+    @property
+    def parent(self) -> Any:
+        """The greenlet that continues when this one ends; before it has begun, the hub, which will set it."""
+        return _parent.__get__(self) if RawGreenlet.__bool__(self) or self.dead else self.hub
+
+    @parent.setter
+    def parent(self, greenlet: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        if greenlet is not self.hub:
+            _parent.__set__(self, greenlet)
+
     spawning_greenlet = property(attrgetter("_life.spawner"), doc="A weak reference to the greenlet that created it.")
     spawn_tree_locals = property(
         attrgetter("_life.tree"), doc="A dictionary shared with the spawning green thread and those it spawns."
     )
 
-    @property
-    def _run(self) -> Any:
-        """The function to call; a function that does nothing if none was given or the green thread has ended."""
-        return self._life.function or _do_nothing
+    if TYPE_CHECKING:
+        # Subclasses define it as a method.
+        _run: Callable[..., Any]
+    else:
 
-    @_run.setter
-    def _run(self, function: Callable[..., Any] | None) -> None:
-        self._life.function = function
+        @property
+        def _run(self):
+            """The function to call; a function that does nothing if none was given or the green thread has ended."""
+            return self._life.function or _do_nothing
+
+        @_run.setter
+        def _run(self, function):
+            self._life.function = function
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -83,9 +121,10 @@ class Greenlet(RawGreenlet):
         self._life.kwargs = kwargs
 
     @property
-    def value(self) -> Any:
+    def value(self) -> T_co | None:
         """The function's return value; None before it returns, and if it raised an exception."""
-        return self._life.value
+        value: T_co | None = self._life.value
+        return value
 
     @value.setter
     def value(self, value: Any) -> None:
@@ -95,8 +134,14 @@ class Greenlet(RawGreenlet):
 
     if TYPE_CHECKING:
 
+        @overload
+        @classmethod
+        def spawn(cls, run: Callable[P, T_co], /, *args: P.args, **kwargs: P.kwargs) -> Self: ...
+        @overload
         @classmethod
         def spawn(cls, *args: Any, **kwargs: Any) -> Self: ...
+        @classmethod  # type: ignore[misc]  # as in pool.py
+        def spawn(cls, *args: Any, **kwargs: Any) -> Any: ...
 
     else:
         spawn = classmethod(_native.spawn_green)
@@ -104,6 +149,8 @@ class Greenlet(RawGreenlet):
     @classmethod
     def spawn_later(cls, /, seconds: float, *args: Any, **kwargs: Any) -> Self:
         """Create a green thread that starts after `seconds` seconds."""
+        if not args and cls is Greenlet:
+            raise TypeError("spawn_later() requires a function")
         greenlet = cls(*args, **kwargs)
         greenlet.start_later(seconds)
         return greenlet
@@ -135,6 +182,10 @@ class Greenlet(RawGreenlet):
         """Whether it was started and has not ended."""
         return not self.ready() and (self._life.start is not None or self._has_timer() or RawGreenlet.__bool__(self))
 
+    def __bool__(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self.started
+
     @staticmethod
     def add_spawn_callback(callback: Callable[[Greenlet], object]) -> None:
         """Call `callback(greenlet)` for each green thread started from now on, in the greenlet that starts it."""
@@ -149,7 +200,14 @@ class Greenlet(RawGreenlet):
         _native.watch_starts(bool(_spawn_callbacks))
 
     def _report(self, error: BaseException) -> None:
-        self.hub.handle_error(self, type(error), error, error.__traceback__)
+        hub = self.hub
+        try:
+            hub.handle_error(self, type(error), error, error.__traceback__)
+        except Exception as failed:
+            if failed is error or isinstance(failed, hub.SYSTEM_ERROR):
+                raise
+            # A program's own `handle_error` has failed.
+            traceback.print_exception(failed)
 
     # -- outcome -------------------------------------------------------------------------------------
 
@@ -172,10 +230,10 @@ class Greenlet(RawGreenlet):
         return self._life.raised
 
     @property
-    def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]:
-        """The exception in the form of `sys.exc_info()`; three times None if there is none."""
+    def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
+        """The exception in the form of `sys.exc_info()`; None if there is none."""
         raised = self._life.raised
-        return (None, None, None) if raised is None else (type(raised), raised, raised.__traceback__)
+        return None if raised is None else (type(raised), raised, raised.__traceback__)
 
     # -- links ---------------------------------------------------------------------------------------
 
@@ -198,15 +256,15 @@ class Greenlet(RawGreenlet):
 
     def link(self, callback: Callable[[Any], object], SpawnedLink: Any = None) -> None:  # noqa: N803 - gevent's
         """Run `callback(self)` in a new green thread when this one has ended."""
-        self.rawlink(SpawnedLink(callback) if SpawnedLink is not None else _Link(callback))
+        self.rawlink(SpawnedLink(callback) if SpawnedLink is not None else Link(callback))
 
     def link_value(self, callback: Callable[[Any], object], SpawnedLink: Any = None) -> None:  # noqa: N803
         """Like `link`, but only if this green thread succeeds."""
-        self.rawlink(SpawnedLink(callback) if SpawnedLink is not None else _Link(callback, if_succeeded=True))
+        self.rawlink(SpawnedLink(callback) if SpawnedLink is not None else Link(callback, if_succeeded=True))
 
     def link_exception(self, callback: Callable[[Any], object], SpawnedLink: Any = None) -> None:  # noqa: N803
         """Like `link`, but only if this green thread fails."""
-        self.rawlink(SpawnedLink(callback) if SpawnedLink is not None else _Link(callback, if_succeeded=False))
+        self.rawlink(SpawnedLink(callback) if SpawnedLink is not None else Link(callback, if_succeeded=False))
 
     def unlink(self, callback: Callable[[Any], object]) -> None:
         """Remove a link."""
@@ -224,15 +282,15 @@ class Greenlet(RawGreenlet):
 
     def has_links(self) -> bool:
         """Whether any link is registered."""
-        return bool(self._life.links)
+        return any(link not in own_links for link in self._life.links)
 
     # -- waiting -------------------------------------------------------------------------------------
 
-    def join(self, timeout: float | None = None) -> None:
+    def join(self, timeout: float | Timeout | None = None) -> None:
         """Wait until it has ended.
 
         Args:
-            timeout: the maximum time in seconds; None means no limit.
+            timeout: the maximum time in seconds, or a `Timeout`; None means no limit.
         """
         if self.ready():
             return
@@ -250,39 +308,42 @@ class Greenlet(RawGreenlet):
             return
         try:
             wait_for(waiter, timeout)
+        except Timeout as raised:
+            if raised is not timeout:
+                raise
         finally:
             self._life.remove_link(waiter)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, block: bool = True, timeout: float | Timeout | None = None) -> T_co:
         """Wait for the function's return value.
 
         Args:
             block: whether to wait.
-            timeout: the maximum time to wait, in seconds; None means no limit.
+            timeout: the maximum time to wait, in seconds, or a `Timeout`; None means no limit.
 
         Raises:
             Timeout: it has not ended, and `block` is false or the timeout expired.
-            BaseException: the exception that the function raised.
+            BaseException: the exception that the function raised, or that of the `Timeout`.
         """
         if not self.ready():
             if not block:
                 raise Timeout
             self.join(timeout)
             if not self.ready():
-                raise Timeout(timeout)
+                raise timeout if isinstance(timeout, Timeout) else Timeout(timeout)
         raised = self._life.raised
         if raised is not None:
-            raise raised
-        return self._life.value
+            # Each `raise` adds frames to the exception's traceback.
+            raise raised.with_traceback(self.__dict__.setdefault("_raised_at", raised.__traceback__))
+        value: T_co = self._life.value
+        return value
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, T_co]:
         """Wait for the return value in a coroutine of the same loop. Cancelling the wait cancels the green thread.
 
         Raises:
             asyncio.CancelledError: the green thread ended with GreenletExit.
         """
-        from oneloop.green.bridge import ended
-
         return ended(self).__await__()
 
     # -- killing -------------------------------------------------------------------------------------
@@ -305,7 +366,7 @@ class Greenlet(RawGreenlet):
         self._never_start()
         if self.ready():
             return
-        raised = exception() if isinstance(exception, type) else exception
+        raised = exception_of(exception)
         if not RawGreenlet.__bool__(self):
             # It has not started.
             self._end_unbegun(raised)
@@ -335,9 +396,7 @@ class Greenlet(RawGreenlet):
         """Raise an exception where it waits, and switch to it immediately; see greenlet's `throw`."""
         self._never_start()
         if not RawGreenlet.__bool__(self) and not self.ready():
-            kind = args[0] if args else GreenletExit
-            raised = kind if isinstance(kind, BaseException) else kind(*args[1:2])
-            self._end_unbegun(raised)
+            self._end_unbegun(exception_of(args if len(args) > 1 else args[0] if args else GreenletExit))
             return None
         return RawGreenlet.throw(self, *args)
 
@@ -349,10 +408,14 @@ class Greenlet(RawGreenlet):
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait for its end. If the block raised an exception, kill the green thread first."""
+        """Wait for its end. If the block or the wait raised an exception, kill the green thread."""
         if value is not None:
-            self.kill(block=False)
-        self.join()
+            self.kill((kind, value, trace))
+            return
+        try:
+            self.join()
+        finally:
+            self.kill()
 
     # -- names ---------------------------------------------------------------------------------------
 
@@ -360,6 +423,7 @@ class Greenlet(RawGreenlet):
     def minimal_ident(self) -> int:
         """A small integer, unique among the living green threads of its hub; see `threading.get_ident`."""
         ident: int = self.hub.ident_registry.get_ident(self)
+        self.__dict__["_is_named"] = True
         return ident
 
     @property
@@ -370,21 +434,40 @@ class Greenlet(RawGreenlet):
     @name.setter
     def name(self, name: str) -> None:
         self.__dict__["_name"] = name
+        self.__dict__["_is_named"] = True
 
     def __repr__(self) -> str:
-        life = getattr(self, "_life", None)
-        if life is None:
+        if getattr(self, "_life", None) is None:
             return object.__repr__(self)
-        run = life.function
-        what = "" if run is None else f": {getattr(run, '__qualname__', run)}"
-        return f"<{type(self).__name__} {self.name!r} at {hex(id(self))}{what}>"
+        # A name is not made for this, because it would take an ident.
+        name = f' "{self.name}" ' if "_is_named" in self.__dict__ else " "
+        return f"<{type(self).__name__}{name}at {hex(id(self))}: {self._formatinfo()}>"
+
+    def _formatinfo(self) -> str:
+        """The call that it makes. When it has ended, only what an earlier call of this method returned is known."""
+        known: str | None = self.__dict__.get("_formatted")
+        if known is None:
+            known = _call_text(self._run, self, self.args, self.kwargs)
+            self.__dict__["_formatted"] = known
+        return known
 
 
 _native.set_greenlet_class(Greenlet)
+_native.track_tree(config.track_greenlet_tree)
 
 
 def _do_nothing(*args: Any, **kwargs: Any) -> None:
     """Do nothing; runs in green threads without a function."""
+
+
+def _call_text(function: Any, greenlet: Greenlet, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    owner = getattr(function, "__self__", None)
+    if owner is greenlet or function is _do_nothing:
+        text = "_run"
+    else:
+        text = repr(function) if owner is not None else getattr(function, "__name__", "") or repr(function)
+    shown = [repr(one)[:50] for one in args] + [f"{key}={repr(one)[:50]}" for key, one in kwargs.items()]
+    return f"{text}({', '.join(shown)})" if shown else text
 
 
 _spawn_callbacks: list[Callable[[Greenlet], object]] = []
@@ -395,56 +478,14 @@ def _call_all(greenlet: Greenlet) -> None:
         callback(greenlet)
 
 
-def unlink(links: deque[Any], callback: Callable[[Any], object]) -> None:
-    """Remove a link. Other threads may change `links` at the same time."""
-    while True:
-        try:
-            links.remove(callback)
-        except IndexError:
-            continue  # another thread changed it in the meantime
-        except ValueError:
-            pass
-        return
+if TYPE_CHECKING:
 
+    def spawn(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Greenlet[R]: ...
+    def spawn_later(seconds: float, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Greenlet[R]: ...
 
-class _Link:
-    """Runs a callback in a new green thread."""
-
-    __slots__ = ("callback", "if_succeeded")
-
-    def __init__(self, callback: Callable[[Any], object], if_succeeded: bool | None = None) -> None:
-        if not callable(callback):
-            raise TypeError(f"Expected callable: {callback!r}")
-        self.callback = callback
-        self.if_succeeded = if_succeeded
-
-    def __call__(self, source: Any) -> None:
-        if self.if_succeeded is None or self.if_succeeded == source.successful():
-            Greenlet.spawn(self.callback, source)
-
-    def __eq__(self, other: object) -> bool:
-        return self.callback == getattr(other, "callback", other)
-
-    def __hash__(self) -> int:
-        return hash(self.callback)
-
-
-spawn = Greenlet.spawn
-spawn_later = Greenlet.spawn_later
-
-
-def spawn_raw(function: Callable[..., Any], *args: Any, **kwargs: Any) -> RawGreenlet:
-    """Start a plain greenlet, without links and without a result. Cheaper than `spawn`."""
-    hub = get_hub()
-    if args or kwargs:
-        plain = function
-
-        def function() -> Any:
-            return plain(*args, **kwargs)
-
-    greenlet = RawGreenlet(function)
-    hub.start(greenlet)
-    return greenlet
+else:
+    spawn = Greenlet.spawn
+    spawn_later = Greenlet.spawn_later
 
 
 def kill(greenlet: RawGreenlet, exception: Any = GreenletExit) -> None:
@@ -452,13 +493,12 @@ def kill(greenlet: RawGreenlet, exception: Any = GreenletExit) -> None:
     if isinstance(greenlet, Greenlet):
         greenlet.kill(exception, block=False)
     elif not greenlet.dead:
-        raised = exception() if isinstance(exception, type) else exception
-        get_hub().throw_soon(greenlet, raised)
+        get_hub().throw_soon(greenlet, exception_of(exception))
 
 
 def joinall(
-    greenlets: Iterable[Any], timeout: float | None = None, raise_error: bool = False, count: int | None = None
-) -> list[Any]:
+    greenlets: Iterable[R], timeout: float | None = None, raise_error: bool = False, count: int | None = None
+) -> list[R]:
     """Wait until all green threads (or `count` of them) have ended.
 
     Args:
@@ -474,78 +514,12 @@ def joinall(
         BaseException: with `raise_error`, the exception of the first green thread that failed.
     """
     done = []
+    greenlet: Any
     for greenlet in iwait(list(greenlets), timeout, count):
         if raise_error and getattr(greenlet, "exception", None) is not None:
             greenlet.get()
         done.append(greenlet)
     return done
-
-
-class iwait(Iterator[Any]):  # noqa: N801 - gevent's name
-    """An iterator over objects (green threads, events, results: objects with `rawlink`) in the order they become ready.
-
-    It ends after all objects, or `count` of them, or when `timeout` seconds have passed. It is also a context manager:
-    leaving the `with` block ends it.
-    """
-
-    def __init__(self, objects: Iterable[Any], timeout: float | None = None, count: int | None = None) -> None:
-        self._left = _each(list(objects), timeout, count)
-
-    def __next__(self) -> Any:
-        return next(self._left)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._left.close()
-
-
-def _each(waited: list[Any], timeout: float | None, count: int | None) -> Generator[Any, None, None]:
-    left = len(waited) if count is None else min(count, len(waited))
-    hub = get_hub()
-    ready: deque[Any] = deque()
-    waiter = Waiter(hub)
-
-    is_late = False
-
-    def note(source: Any) -> None:
-        ready.append(source)
-        waiter.wake()
-
-    def be_late() -> None:
-        nonlocal is_late
-        is_late = True
-        waiter.wake()
-
-    timer = None if timeout is None else hub.call_later(max(timeout, 0), be_late)
-    for one in waited:
-        one.rawlink(note)
-    try:
-        while left > 0:
-            while not ready:
-                if is_late:
-                    return
-                # Returns immediately if an object became ready while nobody waited.
-                waiter.get()
-            left -= 1
-            yield ready.popleft()
-    finally:
-        if timer is not None:
-            timer.cancel()
-        for one in waited:
-            one.unlink(note)
-
-
-def wait(objects: Iterable[Any] | None = None, timeout: float | None = None, count: int | None = None) -> Any:
-    """Wait for objects as `iwait` does, and return the list of those that are ready.
-
-    Without objects, wait until the hub has nothing left to wait for, as `hub.join` does, and return False if the
-    timeout expired first.
-    """
-    if objects is None:
-        return get_hub().join(timeout)
-    return list(iwait(objects, timeout, count))
 
 
 def killall(

@@ -53,7 +53,7 @@ class Worker(AsyncWorker):  # type: ignore[misc] # gunicorn has no types
             self.log.info("Parent changed, shutting down: %s", self)
             sys.exit(0)
 
-    def timeout_ctx(self) -> Timeout:
+    def timeout_ctx(self) -> Timeout:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The timeout for a connection's next request: the keep-alive time, or 0 while the worker shuts down."""
         return Timeout(self.cfg.keepalive if self.alive else 0, False)
 
@@ -142,7 +142,7 @@ class PyWSGIWorker(Worker):
             log=self.log,
             error_log=self.log,
             handler_class=_Handler,
-            environ=environ,
+            environ=environ,  # pyright: ignore[reportArgumentType]
             **ssl_args,
         )
         server.keep_alive_timeout = self.cfg.keepalive

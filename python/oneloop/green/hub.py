@@ -21,7 +21,7 @@ import weakref
 from asyncio import _get_running_loop
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, SupportsFloat
 
 from greenlet import GreenletExit, getcurrent
 from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
@@ -29,18 +29,20 @@ from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 from oneloop import _native
 from oneloop._native import Waiter
 from oneloop.green import events
+from oneloop.green.ending import end_all
 from oneloop.green.exceptions import BlockingSwitchOutError, HubDestroyed, LoopExit
-from oneloop.green.idents import Idents
 from oneloop.green.monitor import PeriodicMonitoringThread
-from oneloop.green.public_hub import PublicHub
+from oneloop.green.public_hub import Idents, PublicHub
 from oneloop.green.settings import config
-from oneloop.loop import Loop
+from oneloop.green.wakers import is_alone
+from oneloop.green.workers import call_at_thread_end
 
 if TYPE_CHECKING:
     from asyncio import Handle, TimerHandle
     from types import FrameType
 
     from oneloop.green.threadpool import ThreadPool
+    from oneloop.loop import Loop
 
 __all__ = [
     "Countdown",
@@ -50,8 +52,10 @@ __all__ = [
     "get_hub",
     "getcurrent",
     "idle",
+    "is_in_callback",
     "is_in_green_thread",
     "reinit",
+    "runs_green_threads",
     "sleep",
     "wait_for",
 ]
@@ -90,6 +94,11 @@ class Hub(_native.HubCore, PublicHub):
         """The event loop that this hub runs."""
         self.is_owner = False
         """Whether the hub created the loop. If so, destroying the hub also closes the loop."""
+        self.leaves_its_threads = False
+        """Whether green threads that still wait when its loop is closed are left, without GreenletExit.
+
+        So at the end of the process, and where they have had their time to end.
+        """
         self._threadpool: ThreadPool | None = None
         self.ident_registry = Idents()
         """The small integers that identify this hub's green threads (`minimal_ident`)."""
@@ -115,7 +124,9 @@ class Hub(_native.HubCore, PublicHub):
         """Return the greenlet that runs the loop; create it if needed. Called by native code."""
         hub: RawGreenlet | None = self.greenlet
         if hub is None or hub.dead or hub.parent is None:
-            old, hub = hub, RawGreenlet(self._run, self.main)
+            old, made = hub, _HubGreenlet(self._run, self.main)
+            made.hub = weakref.ref(self)
+            hub = made
             self.greenlet = hub
             for greenlet in _parked(self) if old is not None and old.dead else ():
                 if greenlet.parent is old:
@@ -141,13 +152,19 @@ class Hub(_native.HubCore, PublicHub):
         if not self.is_owner or getcurrent() is not self.main:
             raise RuntimeError("destroy() requires the thread's main greenlet, and a hub that created its loop")
         if hub is not None and not hub.dead and self.asyncio_loop.is_running():
-            hub.throw(HubDestroyed(destroy_loop))
+            # The loop is closed below, where green threads that end can wait.
+            hub.throw(HubDestroyed(False))
         if destroy_loop:
             self.asyncio_loop.close()
         if _threads.hub is self:
             _threads.hub = None
 
-    def let_go(self) -> None:
+    def waiting(self) -> list[RawGreenlet]:
+        """Return the green threads of this hub that wait."""
+        current = getcurrent()
+        return [one for one in _parked(self) if self._has(one) and one is not current]
+
+    def let_go(self, waiting: list[RawGreenlet]) -> None:
         """Clean up after the loop was closed: end helper threads, and kill the waiting green threads.
 
         Nothing could wake these green threads any more.
@@ -163,13 +180,8 @@ class Hub(_native.HubCore, PublicHub):
             self._threadpool = None
         if self._green_loop is not None:
             self._green_loop.let_go()
-        current = getcurrent()
-        for greenlet in [one for one in _parked(self) if self._has(one) and one is not current]:
-            greenlet.parent = current
-            try:
-                greenlet.throw()
-            except Exception as error:  # noqa: BLE001 - it is reported
-                self.handle_error(greenlet, type(error), error, error.__traceback__)
+        if waiting:
+            end_all(self, waiting, lambda: take_place(_loop_classes[-1]()))
 
     def _has(self, greenlet: RawGreenlet) -> bool:
         """Whether `greenlet` belongs to this hub. Raw greenlets are recognized only if the hub created its loop."""
@@ -180,12 +192,20 @@ class Hub(_native.HubCore, PublicHub):
     @property
     def threadpool(self) -> ThreadPool:
         """OS threads for calls that would block the loop; created on first use, at most `threadpool_size` threads."""
-        if self._threadpool is None:
-            from oneloop.green.threadpool import ThreadPool
-
+        pool = self._threadpool
+        if pool is None:
             idle_s = config.threadpool_idle_task_timeout
-            self._threadpool = ThreadPool(self.threadpool_size, self, -1 if idle_s is None else idle_s)
-        return self._threadpool
+            made: ThreadPool = config.threadpool(self.threadpool_size, self, -1 if idle_s is None else idle_s)
+            pool = self._threadpool = made
+        return pool
+
+    @threadpool.setter
+    def threadpool(self, pool: ThreadPool | None) -> None:
+        self._threadpool = pool
+
+    @threadpool.deleter
+    def threadpool(self) -> None:
+        self._threadpool = None
 
     def start_periodic_monitoring_thread(self) -> PeriodicMonitoringThread:
         """Start the thread that detects a blocked loop, if it is not running; see `oneloop.green.monitor`.
@@ -228,7 +248,12 @@ class Hub(_native.HubCore, PublicHub):
         """Raise `value` in the main greenlet; if that or the program runs the loop, raise it out of the loop."""
         if self._is_parents or self._leaves_here():
             raise value.with_traceback(trace)
-        self.throw_soon(self.main, value)
+        current = getcurrent()
+        if current is self.greenlet or not self.is_away:
+            self.throw_soon(self.main, value)
+        else:
+            # Before it continues for another reason, and so that it gets it where it waits now.
+            self.throw_now(self.main, value.with_traceback(trace))
 
     def _leaves_here(self) -> bool:
         """Whether a system error is raised out of the loop: the program runs the loop, or the main greenlet does."""
@@ -243,8 +268,8 @@ class Hub(_native.HubCore, PublicHub):
             return
         traceback.print_exception(kind, value, trace, file=stream)
         if context is not None:
-            told = context if isinstance(context, str) else self._described(context)
-            print(f"{told} failed with {kind.__name__}\n", file=stream)
+            subject = context if isinstance(context, str) else self._described(context)
+            print(f"{subject} failed with {kind.__name__}\n", file=stream)
 
     def _described(self, context: object) -> str:
         try:
@@ -274,17 +299,28 @@ class Hub(_native.HubCore, PublicHub):
             "semaphores can also be awaited directly"
         )
 
+    def is_alone(self, is_only_thread: bool) -> bool:
+        """Return whether no other thread and no signal handler can wake the hub. Called by the loop before it sleeps.
+
+        Args:
+            is_only_thread: whether the interpreter has no other thread.
+        """
+        return is_alone(is_only_thread, self._is_joining)
+
     def refuse_to_sleep(self) -> None:
         """Raise LoopExit, because the loop would sleep forever. The message lists the waiting green threads.
 
         Raises:
             LoopExit: always. It propagates out of the loop and is raised in the main greenlet, which is waiting too.
         """
+        if self._is_joining:
+            # `join` expects it, and shows it to nobody.
+            raise LoopExit
         waiting = [f"  {self._described(greenlet)} in {_place(greenlet)}" for greenlet in _parked(self)]
-        told = "\n".join(waiting) or "  no green thread"
+        listed = "\n".join(waiting) or "  no green thread"
         raise LoopExit(
             "this operation would block forever: no timer, descriptor or thread can wake the waiting green threads:\n"
-            f"{told}\n"
+            f"{listed}\n"
             "Set, put or release the object they wait for, or give the wait a timeout"
         )
 
@@ -316,12 +352,15 @@ def _parked(hub: Hub) -> list[RawGreenlet]:
     # Not isinstance(): it reads `__class__`, which on a proxy can fail or create the object behind the proxy.
     known = {id(one): one for one in gc.get_objects() if issubclass(type(one), RawGreenlet)}
     known[id(hub.main)] = hub.main
-    return [one for one in known.values() if one.gr_frame is not None and one is not hub.greenlet and not one.dead]
+    # Not `gr_frame`: one that runs a native function, such as `spawn(sleep, 1)`, has none.
+    return [one for one in known.values() if one and one is not hub.greenlet and not one.dead]
 
 
 def _place(greenlet: RawGreenlet) -> str:
     """The innermost call of a waiting greenlet into this package, and the place in the program that made it."""
     frame: Any = greenlet.gr_frame
+    if frame is None:
+        return "a native function that it was started with"
     called = frame
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oneloop."):
         called, frame = frame, frame.f_back
@@ -334,6 +373,42 @@ def _root(greenlet: RawGreenlet) -> RawGreenlet:
     return greenlet
 
 
+class _HubGreenlet(RawGreenlet):
+    """The greenlet that runs a hub's loop.
+
+    For programs that get it as a green thread's parent, it also has the attributes of the hub.
+    """
+
+    hub: weakref.ref[Hub]
+
+    def __getattr__(self, name: str) -> Any:
+        hub = self.__dict__.get("hub")
+        if hub is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(hub(), name)
+
+
+_hub_classes = [Hub]
+
+
+def get_hub_class() -> type[Hub]:
+    """The class of the hubs that are created from now on."""
+    return _hub_classes[-1]
+
+
+def set_default_hub_class(kind: type[Hub]) -> None:
+    """Create hubs of this class, a subclass of `Hub`, from now on."""
+    _hub_classes[-1] = kind
+
+
+_loop_classes: list[type[Loop]] = []
+
+
+def use_loop_class(kind: type[Loop]) -> None:
+    """Let hubs that run their own loop make it of this class. `oneloop.green` passes `oneloop.Loop`."""
+    _loop_classes.append(kind)
+
+
 get_hub: Callable[[], Hub] = _native.get_hub  # type: ignore[assignment]
 sleep = _native.sleep
 wait_for = _native.wait_for
@@ -341,22 +416,33 @@ wait_for = _native.wait_for
 
 def find_hub() -> Hub:
     """Implement `get_hub`. Native code calls it when the caller is not a green thread of a hub."""
-    loop = asyncio._get_running_loop()
-    if isinstance(loop, Loop):
-        return _hub_of(loop)
+    loop: Any = asyncio._get_running_loop()
+    if isinstance(loop, _native.LoopCore):
+        return _hub_of(loop)  # type: ignore[arg-type]
     active = _native.active_hub()
     if active is not None:
         return active  # type: ignore[return-value]
     hub = _threads.hub
     if hub is None or hub.asyncio_loop.is_closed():
-        hub = _threads.hub = _hub_of(Loop())
-        hub.is_owner = True
-        hub.asyncio_loop._serve_green_threads_only()
+        hub = take_place(_loop_classes[-1]())
         if threading.current_thread() is threading.main_thread():
-            atexit.register(_end, weakref.ref(hub))
+            atexit.register(_end_with_process, weakref.ref(hub))
         else:
             _threads.end = _ThreadEnd(hub)
     return hub
+
+
+def take_place(loop: Loop) -> Hub:
+    """Make and return a hub that is the calling thread's own from now on."""
+    hub = _threads.hub = _hub_of(loop)
+    hub.is_owner = True
+    loop._serve_green_threads_only()
+    return hub
+
+
+def active_hub() -> Hub | None:
+    """Return the hub whose green thread the caller is, or None."""
+    return _native.active_hub()  # type: ignore[return-value]
 
 
 class _ThreadEnd:
@@ -377,7 +463,7 @@ class _ThreadEnd:
 def _hub_of(loop: Loop) -> Hub:
     hub: Hub | None = loop._hub
     if hub is None:
-        hub = loop._hub = Hub(loop)
+        hub = loop._hub = _hub_classes[-1](loop)
         if loop.is_running():
             hub.greenlet = getcurrent()
     return hub
@@ -390,6 +476,14 @@ def _end(reference: weakref.ref[Hub]) -> None:
     hub.destroy()
 
 
+def _end_with_process(reference: weakref.ref[Hub]) -> None:
+    """Close the main thread's hub. Its green threads stay where they wait, as gevent's and daemon threads do."""
+    hub = reference()
+    if hub is not None:
+        hub.leaves_its_threads = True
+        _end(reference)
+
+
 def has_hub() -> bool:
     """Whether the calling thread has a hub. A thread without a hub has no green threads."""
     if asyncio._get_running_loop() is not None:
@@ -398,11 +492,27 @@ def has_hub() -> bool:
     return any(isinstance(hub, Hub) and not hub.asyncio_loop.is_closed() for hub in hubs)
 
 
+def runs_green_threads() -> bool:
+    """Whether green threads that start here go on running: in the main thread, and where the program runs a loop."""
+    if _thread.get_ident() == threading.main_thread().ident or asyncio._get_running_loop() is not None:
+        return True
+    hub = active_hub()
+    return hub is not None and not hub.is_owner
+
+
+def get_hub_if_exists() -> Hub | None:
+    """The calling thread's hub; None if it has none."""
+    return get_hub() if has_hub() else None
+
+
 def end_own_hub() -> None:
     """Destroy the hub that the calling thread created for itself, if there is one."""
     hub = _threads.hub
     if hub is not None and not hub.asyncio_loop.is_closed():
         hub.destroy()
+
+
+call_at_thread_end(end_own_hub)
 
 
 def _forget_parent() -> None:
@@ -447,12 +557,21 @@ def is_in_green_thread() -> bool:
     return _get_running_loop() is None
 
 
+def is_in_callback() -> bool:
+    """Whether the caller runs in a callback of a hub that runs its own loop. There it may neither block nor await."""
+    loop = _get_running_loop()
+    if loop is None or asyncio.current_task(loop) is not None:
+        return False
+    hub = getattr(loop, "_hub", None)
+    return hub is not None and hub.is_owner
+
+
 class Countdown:
     """The remaining time of a timeout that several waits share."""
 
     __slots__ = ("_end_s",)
 
-    def __init__(self, timeout_s: float | None) -> None:
+    def __init__(self, timeout_s: SupportsFloat | None) -> None:
         self._end_s = None if timeout_s is None else time.monotonic() + float(timeout_s)
 
     def seconds(self) -> float | None:

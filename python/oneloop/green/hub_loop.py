@@ -8,20 +8,21 @@ watchers (green threads that wake each other, coroutines) do not call the idle, 
 from __future__ import annotations
 
 import contextvars
+import functools
 import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from greenlet import getcurrent
+from greenlet import GreenletExit, getcurrent
 from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 
-from oneloop.green.callback import Callback
+from oneloop import _native
 from oneloop.green.exceptions import LoopExit
-from oneloop.green.loop import GreenLoop
-from oneloop.green.quiet import QuietAlarm, QuietPoller
+from oneloop.green.loop import Callback, GreenLoop
+from oneloop.green.unref import UnrefPoller, UnrefTimer
 from oneloop.green.watchers import CheckWatcher, ForkWatcher, IdleWatcher, PrepareWatcher
 from oneloop.green.watchers.events import FORK
-from oneloop.signals import is_main_thread
+from oneloop.interrupts import is_main_thread
 
 if TYPE_CHECKING:
     from asyncio import Handle
@@ -48,11 +49,12 @@ class HubLoop(GreenLoop):
         # An eventfd that never becomes readable. It is registered while active watchers with `ref` keep the loop alive,
         # because the loop below does not know about them.
         self._hold_fd = -1
-        self._quiet: QuietPoller | None = None
+        self._unref_poller: UnrefPoller | None = None
         if hub.is_owner:
-            self._quiet = QuietPoller(hub.asyncio_loop)
+            self._unref_poller = UnrefPoller(hub.asyncio_loop)
             self._hold_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         _all.add(self)
+        _follow_forks()
 
     # -- references that keep the loop alive -------------------------------------------------------------
 
@@ -66,23 +68,23 @@ class HubLoop(GreenLoop):
             self.asyncio_loop._remove_callback_for(self._hold_fd, False)
 
     def _add_fd(self, fd: int, is_write: bool, callback: Callable[[], object]) -> None:
-        if self._quiet is not None:
-            self._quiet.add(fd, is_write, callback)
+        if self._unref_poller is not None:
+            self._unref_poller.add(fd, is_write, callback)
         else:
             super()._add_fd(fd, is_write, callback)
 
     def _remove_fd(self, fd: int, is_write: bool) -> None:
-        if self._quiet is None:
+        if self._unref_poller is None:
             super()._remove_fd(fd, is_write)
         elif not self._is_destroyed:
-            self._quiet.remove(fd, is_write)
+            self._unref_poller.remove(fd, is_write)
 
     def _alarm_at(self, when_s: float, callback: Callable[[], object], ref: bool) -> Alarm:
-        if ref or self._quiet is None:
+        if ref or self._unref_poller is None:
             return self.asyncio_loop.call_at(when_s, callback)
-        return QuietAlarm(self._quiet, when_s, callback)
+        return UnrefTimer(self._unref_poller, when_s, callback)
 
-    def quiet_alarm(self, seconds: float, callback: Callable[[], object]) -> Alarm:
+    def unref_timer(self, seconds: float, callback: Callable[[], object]) -> Alarm:
         """Call a function on the hub after `seconds` seconds. The timer does not keep the loop alive."""
         return self._alarm_at(self.asyncio_loop.time() + seconds, callback, False)
 
@@ -91,6 +93,14 @@ class HubLoop(GreenLoop):
     def _wake(self) -> None:
         if self._turn is None and not self._is_destroyed:
             self._turn = self.asyncio_loop.call_soon(self._take_turn, context=self._context)
+
+    def _wake_later(self) -> None:
+        if self._turn is None and not self._is_destroyed:
+            self._turn = self.asyncio_loop.call_soon(self._wake_again, context=self._context)
+
+    def _wake_again(self) -> None:
+        self._turn = None
+        self._wake()
 
     def _wake_from_anywhere(self) -> None:
         try:
@@ -158,7 +168,7 @@ class HubLoop(GreenLoop):
                 self._switch_soon(greenlet, args)
                 return
             if name == "throw":
-                self._hub.throw_soon(greenlet, _raised(args))
+                self._hub.throw_soon(greenlet, raised_by(args))
                 return
         callback(*args)
 
@@ -232,8 +242,8 @@ class HubLoop(GreenLoop):
             watcher.stop()
         self._pending.clear()
         self._callbacks.clear()
-        if self._quiet is not None:
-            self._quiet.close()
+        if self._unref_poller is not None:
+            self._unref_poller.close()
         if self._hold_fd >= 0:
             _close(self._hold_fd)
             self._hold_fd = -1
@@ -260,12 +270,10 @@ def _pass_on(greenlet: RawGreenlet, args: tuple[Any, ...]) -> Any:
     return args[0] if len(args) == 1 else args
 
 
-def _raised(args: tuple[Any, ...]) -> BaseException:
+def raised_by(args: tuple[Any, ...]) -> BaseException:
     """The exception that greenlet's `throw(*args)` would raise."""
     kind = args[0] if args else None
     if kind is None:
-        from greenlet import GreenletExit
-
         return GreenletExit()
     if isinstance(kind, BaseException):
         return kind
@@ -283,14 +291,16 @@ _all: weakref.WeakSet[HubLoop] = weakref.WeakSet()
 
 def _tell_fork_watchers() -> None:
     """In a forked child: create a new hub, because the old one is the parent's, and call its fork watchers."""
-    from oneloop.green.hub import get_hub
-
     parents = list(_all)
     _all.clear()
     for parent in parents:
         watchers = list(parent._turned[ForkWatcher])
         if watchers and not parent._is_destroyed:
-            get_hub().loop._adopt(watchers)
+            hub: Any = _native.get_hub()
+            hub.loop._adopt(watchers)
 
 
-os.register_at_fork(after_in_child=_tell_fork_watchers)
+@functools.cache
+def _follow_forks() -> None:
+    """Once, and with the first loop: behind the calls that make a child forget its parent's hub."""
+    os.register_at_fork(after_in_child=_tell_fork_watchers)

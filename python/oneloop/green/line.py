@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from _thread import RLock as _RLock  # the original lock, even if patching replaces it later
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from oneloop import _native
 from oneloop.green.hub import TIMED_OUT
@@ -79,14 +79,20 @@ class Line(_native.LineCore):
         return place
 
     async def waited(
-        self, place: Coroutine, timeout_s: float | None = None, given_back: Callable[[Any], object] | None = None
+        self,
+        place: Coroutine,
+        timeout_s: SupportsFloat | None = None,
+        given_back: Callable[[Any], object] | None = None,
     ) -> Any:
         """Like `wait`, for coroutines."""
         return await wait_at(self, place, timeout_s, given_back)
 
 
 async def wait_at(
-    line: Any, place: Coroutine, timeout_s: float | None = None, given_back: Callable[[Any], object] | None = None
+    line: Any,
+    place: Coroutine,
+    timeout_s: SupportsFloat | None = None,
+    given_back: Callable[[Any], object] | None = None,
 ) -> Any:
     """Wait in a coroutine until its place in a line is woken.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from greenlet import getcurrent
 
 from oneloop.green.greenlet import Greenlet
+from oneloop.green.links import own_links
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,6 +136,9 @@ def _forget(greenlet: Greenlet) -> None:
     greenlet.__dict__.pop(_KEPT, None)
 
 
+own_links.add(_forget)
+
+
 def attributes_of(greenlet: Any) -> list[tuple[local, dict[str, Any]]]:
     """The `local` objects that a greenlet has attributes in, with these attributes. For reports."""
     kept: _Kept | None = greenlet.__dict__.get(_KEPT)
@@ -142,6 +146,11 @@ def attributes_of(greenlet: Any) -> list[tuple[local, dict[str, Any]]]:
         return []
     owners = [reference() for reference in list(kept.references.values())]
     return [(owner, dict(_tables(owner)[id(greenlet)])) for owner in owners if owner is not None]
+
+
+def all_local_dicts_for_greenlet(greenlet: Any) -> list[tuple[tuple[type, int], dict[str, Any]]]:
+    """Like `attributes_of`, with the class and the id of each object; gevent's name, which debuggers use."""
+    return [((type(owner), id(owner)), attributes) for owner, attributes in attributes_of(greenlet)]
 
 
 def _attributes(owner: local) -> dict[str, Any]:

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock, get_ident  # the original ones, even if patching replaces them later
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from math import inf
+from typing import TYPE_CHECKING, Any, Self, SupportsFloat
 
 from oneloop import _native
 from oneloop.green.exceptions import BlockingSwitchOutError
-from oneloop.green.hub import get_hub, is_in_green_thread
+from oneloop.green.hub import get_hub, has_hub, is_in_green_thread
 from oneloop.green.line import TIMED_OUT, Coroutine, wait_at
 
 if TYPE_CHECKING:
@@ -41,6 +43,37 @@ def acquire_at_last(lock: Any) -> BaseException | None:
             return ended
 
 
+_main_thread_ident = get_ident()
+
+
+class ThreadPlace:
+    """A place in a line for an OS thread without green threads: the thread blocks. It has the methods of a `Waiter`."""
+
+    __slots__ = ("_is_woken", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = allocate_lock()
+        self._lock.acquire()
+        self._is_woken = False
+
+    def wake(self, value: Any = None) -> bool:
+        if self._is_woken:
+            return False
+        self._is_woken = True
+        self._lock.release()
+        return True
+
+    def done(self) -> bool:
+        return self._is_woken
+
+    def wait(self, timeout_s: SupportsFloat | None) -> None:
+        """Block for at most `timeout_s` seconds; None means no limit."""
+        if timeout_s is None or float(timeout_s) == inf:
+            self._lock.acquire()
+        else:
+            self._lock.acquire(timeout=max(float(timeout_s), 0))
+
+
 class Semaphore(_native.SemaphoreCore):
     """A counter. `acquire` decrements it and waits while it is 0; `release` increments it. Waiters are served in order.
 
@@ -49,12 +82,33 @@ class Semaphore(_native.SemaphoreCore):
     """
 
     _hub: Any = None
-    """The hub that calls the links."""
 
     def __new__(cls, value: int = 1, hub: Any = None, *args: Any, **kwargs: Any) -> Self:
-        return super().__new__(cls, value, None)
+        made = super().__new__(cls, value, None)
+        if hub is not None:
+            made._hub = hub
+        return made
 
-    async def _acquired(self, timeout: float | None = None) -> bool:
+    @property
+    def hub(self) -> Any:
+        """The hub that calls the links; None if there is none yet."""
+        return self._hub
+
+    def _block_thread(self, timeout: SupportsFloat | None) -> bool | None:
+        """Acquire it in a thread without green threads, where nothing else could run; None: in another thread."""
+        if get_ident() == _main_thread_ident or has_hub():
+            return None
+        place = ThreadPlace()
+        if self._take_or_enter(place):
+            return True
+        try:
+            place.wait(timeout)
+        finally:
+            self.forget(place)
+        # From here on nobody wakes it.
+        return place.done()
+
+    async def _acquired(self, timeout: SupportsFloat | None = None) -> bool:
         place = Coroutine()
         if self._take_or_enter(place):
             return True
@@ -138,7 +192,10 @@ class BoundedSemaphore(Semaphore):
     """A semaphore whose `release` raises ValueError if it is called more often than `acquire`."""
 
     def __new__(cls, value: int = 1, hub: Any = None, *args: Any, **kwargs: Any) -> Self:
-        return _native.SemaphoreCore.__new__(cls, value, value)
+        made = _native.SemaphoreCore.__new__(cls, value, value)
+        if hub is not None:
+            made._hub = hub
+        return made
 
 
 class DummySemaphore:

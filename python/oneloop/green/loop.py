@@ -13,7 +13,6 @@ from collections import deque
 from select import POLLIN, poll  # the original functions, even if patching replaces them later
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oneloop.green.callback import Callback
 from oneloop.green.watchers import (
     AsyncWatcher,
     CheckWatcher,
@@ -27,7 +26,7 @@ from oneloop.green.watchers import (
     TimerWatcher,
     Watcher,
 )
-from oneloop.green.watchers.children import Children
+from oneloop.green.watchers.child import Children
 from oneloop.green.watchers.events import CHECK, CUSTOM, IDLE, MAXPRI, MINPRI, PREPARE
 from oneloop.green.watchers.ports import Ports
 from oneloop.green.watchers.signals import Signals
@@ -37,10 +36,10 @@ if TYPE_CHECKING:
 
     from oneloop.loop import Loop
 
-__all__ = ["GreenLoop"]
+__all__ = ["Callback", "GreenLoop"]
 
 # The number of callbacks that run between two checks of the clock.
-_CALLBACKS_PER_LOOK = 50
+_CALLBACKS_PER_CHECK = 50
 # The original function, even if patching replaces it later.
 _time = time.time
 _monotonic = time.monotonic
@@ -52,6 +51,35 @@ class Alarm(Protocol):
 
     def cancel(self) -> None:
         """Cancel the call."""
+
+
+class Callback:
+    """The return value of `loop.run_callback`. True until it has run or was stopped. Use it in the loop's thread."""
+
+    __slots__ = ("__weakref__", "args", "callback")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self.callback: Callable[..., object] | None = callback
+        self.args: tuple[Any, ...] | None = args
+
+    def stop(self) -> None:
+        """Cancel the call. No effect if it was made."""
+        self.callback = self.args = None
+
+    close = stop
+
+    def __bool__(self) -> bool:
+        return self.args is not None
+
+    @property
+    def pending(self) -> bool:
+        """Whether the call has not started and was not stopped."""
+        return self.callback is not None
+
+    def __repr__(self) -> str:
+        if self.args is None:
+            return f"<{type(self).__name__} at {hex(id(self))} stopped>"
+        return f"<{type(self).__name__} at {hex(id(self))} callback={self.callback!r} args={self.args!r}>"
 
 
 class GreenLoop:
@@ -100,6 +128,10 @@ class GreenLoop:
     def _wake(self) -> None:
         """Schedule a turn; called when there is work."""
         raise NotImplementedError
+
+    def _wake_later(self) -> None:
+        """Schedule a turn, after the callbacks and green threads that are ready now or that these make ready."""
+        self._wake()
 
     def _wake_from_anywhere(self) -> None:
         """Like `_wake`, but callable from any thread."""
@@ -412,14 +444,14 @@ class GreenLoop:
         """Run the queued callbacks and those they add, until the switch interval is over."""
         callbacks = self._callbacks
         end_s = _monotonic() + sys.getswitchinterval()
-        left = _CALLBACKS_PER_LOOK
+        left = _CALLBACKS_PER_CHECK
         while callbacks:
             self._run_callback(callbacks.popleft())
             left -= 1
             if not left:
                 if _monotonic() >= end_s:
                     return
-                left = _CALLBACKS_PER_LOOK
+                left = _CALLBACKS_PER_CHECK
 
     def _run_callback(self, one: Callback) -> None:
         function, args = one.callback, one.args

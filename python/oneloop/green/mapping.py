@@ -1,17 +1,35 @@
-"""`GroupMappingMixin`: calls and maps based on `spawn`, for groups of green threads and pools of OS threads."""
+"""Calls for each item of an iterable, based on `spawn`, for groups of green threads and pools of OS threads.
+
+`IMap` and `IMapUnordered` are green threads that start the calls, and iterators over their results:
+
+```text
+starting calls → all started → all ended → exhausted
+       ↘ killed: its calls are killed too, their results are dropped ↗
+```
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from oneloop.green.greenlet import Greenlet
+from greenlet import GreenletExit, getcurrent
+
+from oneloop.green.greenlet import Greenlet, joinall
 from oneloop.green.hub import get_hub, is_in_green_thread
-from oneloop.green.imap import IMap, IMapUnordered
+from oneloop.green.iwait import wait
+from oneloop.green.lock import DummySemaphore, Semaphore
+from oneloop.green.queue import SimpleQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeVar
 
-__all__ = ["GroupMappingMixin"]
+    A = TypeVar("A")
+    R = TypeVar("R")
+
+__all__ = ["GroupMappingMixin", "IMap", "IMapUnordered"]
+
+_END: Any = object()
 
 
 class GroupMappingMixin:
@@ -37,8 +55,8 @@ class GroupMappingMixin:
     # -- one call --------------------------------------------------------------------------------------
 
     def apply(
-        self, func: Callable[..., Any], args: Sequence[Any] | None = None, kwds: Mapping[str, Any] | None = None
-    ) -> Any:
+        self, func: Callable[..., R], args: Sequence[Any] | None = None, kwds: Mapping[str, Any] | None = None
+    ) -> R:
         """Call a function and wait for its return value.
 
         If the caller is itself one of the group's calls, the function is called directly.
@@ -53,7 +71,8 @@ class GroupMappingMixin:
         """
         if self._is_inside():
             return func(*(args or ()), **(kwds or {}))
-        return _outcome(self.spawn(func, *(args or ()), **(kwds or {})))
+        result: R = _outcome(self.spawn(func, *(args or ()), **(kwds or {})))
+        return result
 
     def apply_cb(
         self,
@@ -88,7 +107,7 @@ class GroupMappingMixin:
 
     # -- many calls ------------------------------------------------------------------------------------
 
-    def map(self, func: Callable[[Any], Any], iterable: Iterable[Any]) -> list[Any]:
+    def map(self, func: Callable[[A], R], iterable: Iterable[A]) -> list[R]:
         """Call a function for each item, and return the results in order. If a call fails, the others continue.
 
         Args:
@@ -163,3 +182,170 @@ def _outcome(call: Any) -> Any:
     if not is_in_green_thread() and not call.ready():
         raise get_hub()._parking_refused()
     return call.get(block=not call.ready())
+
+
+class IMapUnordered(Greenlet):
+    """The results of calls, in the order in which the calls end.
+
+    If a call raises an exception, `next()` raises it in place of the result, and the iteration can continue after it.
+    If the items' iterator raises an exception, it is raised after the results of the calls that were started before.
+
+    Differences from gevent: an exhausted iterator stays exhausted instead of blocking, and killing the iterator kills
+    its calls, so that nothing continues to run. Calls in OS threads cannot be killed; their results are dropped.
+
+    Args:
+        function: called with the elements of each item.
+        iterable: the items, tuples. The next one is taken when another call may start.
+        spawn: starts a call; may wait.
+        maxsize: the maximum number of calls whose results were not read yet; None or 0 means no limit.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        iterable: Iterable[tuple[Any, ...]],
+        spawn: Callable[..., Any],
+        maxsize: int | None = None,
+    ) -> None:
+        super().__init__()
+        self._function = function
+        self._items: Iterator[tuple[Any, ...]] = iter(iterable)
+        self._spawn = spawn
+        self._room: Any = Semaphore(maxsize) if maxsize else DummySemaphore()
+        self._results: SimpleQueue[Any] = SimpleQueue()
+        self._calls: set[Any] = set()
+        """Calls that have not ended."""
+        self._is_killed = False
+        self._has_raised = False
+        self.rawlink(self._all_started)
+
+    # -- starting calls --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            self._room.acquire()
+            try:
+                item = next(self._items)
+            except StopIteration:
+                return
+            call = self._spawn(self._function, *item)
+            self._calls.add(call)
+            self._call_begun(call)
+            call.rawlink(self._call_over)
+
+    def _all_started(self, _: Any) -> None:
+        if self._is_killed or isinstance(self.value, GreenletExit):
+            self._abandon(GreenletExit)
+        self._check_end()
+
+    def _call_over(self, call: Any) -> None:
+        if call in self._calls:
+            self._calls.discard(call)
+            self._call_ended(call)
+            self._check_end()
+
+    def _check_end(self) -> None:
+        if self.ready() and not self._calls:
+            self._results.put_nowait(_END)
+
+    def _call_begun(self, call: Any) -> None:
+        """Called after a call was started."""
+
+    def _call_ended(self, call: Any) -> None:
+        self._results.put_nowait(call)
+
+    # -- killing ---------------------------------------------------------------------------------------
+
+    def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
+        """Start no more calls, kill those that run, wait until they have ended, and drop unread results.
+
+        A caller that waits for the next result gets StopIteration, or `exception` if that is not a GreenletExit.
+
+        Args:
+            exception: an exception or an exception class.
+            block: whether to wait for the end of the calls.
+            timeout: the maximum time to wait, in seconds; None means no limit.
+        """
+        if self.ready() and not self._calls:
+            return
+        self._is_killed = True
+        killed = self._abandon(exception)
+        if self.ready():
+            self._check_end()
+        else:
+            super().kill(exception, block=False)
+        if block:
+            joinall([one for one in (self, *killed) if one is not getcurrent()], timeout)
+
+    def _abandon(self, exception: Any) -> list[Greenlet]:
+        """Kill the green threads of the calls, except the caller, and return them."""
+        self._is_killed = True
+        killed = [call for call in self._calls if isinstance(call, Greenlet) and call is not getcurrent()]
+        self._calls.clear()
+        self._results.queue.clear()
+        for call in killed:
+            call.kill(exception, block=False)
+        return killed
+
+    @property
+    def queue(self) -> SimpleQueue[Any]:
+        """The calls whose results were not read yet."""
+        return self._results
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        """Wait for the next result.
+
+        Raises:
+            StopIteration: there are no more results.
+            BlockingSwitchOutError: called in a coroutine.
+            BaseException: the exception that the call or the items' iterator raised.
+        """
+        if not is_in_green_thread():
+            raise get_hub()._parking_refused()
+        call = self._results.get()
+        if call is _END:
+            self._results.put_nowait(_END)
+            return self._exhausted()
+        self._wait_for(call)
+        if self._is_killed:
+            return self._exhausted()
+        self._room.release()
+        if call.successful():
+            return call.value
+        if isinstance(call.exception, StopIteration):
+            raise RuntimeError("a mapped function raised StopIteration") from call.exception
+        raise call.exception
+
+    next = __next__
+
+    def _exhausted(self) -> Any:
+        if self.exception is not None and not self._has_raised:
+            self._has_raised = True
+            raise self.exception
+        raise StopIteration
+
+    def _wait_for(self, call: Any) -> None:
+        """Wait until the call has ended. Here, it already has."""
+
+
+class IMap(IMapUnordered):
+    """The results of calls, in the order of the items."""
+
+    def _call_begun(self, call: Any) -> None:
+        self._results.put_nowait(call)
+
+    def _call_ended(self, call: Any) -> None:
+        """Do nothing: the call is already in the queue."""
+
+    def _wait_for(self, call: Any) -> None:
+        try:
+            wait([call])
+        except BaseException:
+            # The next caller of `next()` gets this result.
+            self._results._item_given_back(call)
+            raise

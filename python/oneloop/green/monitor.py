@@ -34,7 +34,7 @@ _strftime = time.strftime
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 # The number of checks per `max_blocking_time`, so that reports are not much later than that.
-_LOOKS = 4
+_CHECKS = 4
 # The minimum time between two checks.
 _SHORTEST_PERIOD_S = 0.005
 # The maximum time between two checks of whether the hub still exists.
@@ -55,7 +55,7 @@ class PeriodicMonitoringThread(events.IPeriodicMonitorThread):
         self._block = _Block(get_ident())
         self._most_bytes = 0
         self._functions: list[_Function] = []
-        self.add_monitoring_function(PeriodicMonitoringThread._look, None)
+        self.add_monitoring_function(PeriodicMonitoringThread._check_blocking, None)
         if config.max_memory_usage is not None:
             self.install_monitor_memory_usage()
         self._start()
@@ -92,8 +92,8 @@ class PeriodicMonitoringThread(events.IPeriodicMonitorThread):
 
     def install_monitor_memory_usage(self) -> None:
         """Start checking the memory of the process. Without `config.max_memory_usage`, nothing is reported."""
-        if not any(one.function is PeriodicMonitoringThread._look_at_memory for one in self._functions):
-            self.add_monitoring_function(PeriodicMonitoringThread._look_at_memory, config.memory_monitor_period)
+        if not any(one.function is PeriodicMonitoringThread._check_memory for one in self._functions):
+            self.add_monitoring_function(PeriodicMonitoringThread._check_memory, config.memory_monitor_period)
 
     def kill(self) -> None:
         """End the thread soon. Callable from any thread."""
@@ -122,14 +122,14 @@ class PeriodicMonitoringThread(events.IPeriodicMonitorThread):
 
     def _call(self, function: Callable[..., object], hub: Hub) -> None:
         try:
-            if function in (PeriodicMonitoringThread._look, PeriodicMonitoringThread._look_at_memory):
+            if function in (PeriodicMonitoringThread._check_blocking, PeriodicMonitoringThread._check_memory):
                 function(self, hub)
             else:
                 function(hub)
         except Exception:  # noqa: BLE001 - the thread continues
             traceback.print_exc()
 
-    def _look(self, hub: Hub) -> None:
+    def _check_blocking(self, hub: Hub) -> None:
         self.monitor_blocking(hub)
 
     def monitor_blocking(self, hub: Hub) -> events.EventLoopBlocked | None:
@@ -140,7 +140,7 @@ class PeriodicMonitoringThread(events.IPeriodicMonitorThread):
         Returns:
             The reported event, or None.
         """
-        blocked_s = self._block.look(hub.asyncio_loop)
+        blocked_s = self._block.check(hub.asyncio_loop)
         if blocked_s is None:
             return None
         frame = self._block.frame()
@@ -160,7 +160,7 @@ class PeriodicMonitoringThread(events.IPeriodicMonitorThread):
         """Report the current block again."""
         self._block.is_ignored = False
 
-    def _look_at_memory(self, _hub: Hub) -> None:
+    def _check_memory(self, _hub: Hub) -> None:
         self.monitor_memory_usage(_hub)
 
     def monitor_memory_usage(self, _hub: Hub) -> events.MemoryUsageThresholdExceeded | int:
@@ -197,7 +197,7 @@ class _Function:
         self.due = 0.0 if period is None else _monotonic() + period
 
     def seconds(self) -> float:
-        return config.max_blocking_time / _LOOKS if self._period is None else self._period
+        return config.max_blocking_time / _CHECKS if self._period is None else self._period
 
 
 class _Block:
@@ -207,26 +207,26 @@ class _Block:
         self._thread = thread
         self._seen: tuple[Any, ...] = ()
         self._since_s = 0.0
-        self._told_s = 0.0
+        self._reported_s = 0.0
         self.is_ignored = False
 
     def frame(self) -> FrameType | None:
         """The thread's current frame; None in a greenlet that does not run Python code."""
         return sys._current_frames().get(self._thread)
 
-    def look(self, loop: Loop) -> float | None:
+    def check(self, loop: Loop) -> float | None:
         """The time that the loop is blocked, in seconds, if it must be reported now; otherwise None."""
         now = _monotonic()
         counters = loop._counters()
         seen = tuple(counters[name] for name in ("ticks", "callbacks", "polls"))
         if seen != self._seen or self._is_idle(loop):
-            self._seen, self._since_s, self._told_s = seen, now, 0.0
+            self._seen, self._since_s, self._reported_s = seen, now, 0.0
             self.is_ignored = False
             return None
         blocked_s = now - self._since_s
-        if self.is_ignored or blocked_s < max(config.max_blocking_time, 2 * self._told_s):
+        if self.is_ignored or blocked_s < max(config.max_blocking_time, 2 * self._reported_s):
             return None
-        self._told_s = blocked_s
+        self._reported_s = blocked_s
         return blocked_s
 
     def _is_idle(self, loop: Loop) -> bool:

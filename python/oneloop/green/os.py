@@ -10,21 +10,27 @@ from __future__ import annotations
 import fcntl
 import os as _stock
 import select as _select
+import socket as _socket
+import stat
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from select import PIPE_BUF
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from oneloop import _native
 from oneloop.green import children
-from oneloop.green.hub import get_hub, has_hub, reinit
-from oneloop.green.socket import cancel_wait_ex
+from oneloop.green.hub import get_hub, has_hub, is_in_green_thread, reinit
+from oneloop.green.socket import cancel_wait_ex, is_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oneloop.green.hub import Hub
 
-__implements__ = ["close", "fork", "forkpty", "posix_spawn", "posix_spawnp", "waitpid"]
+T = TypeVar("T")
+
+__implements__ = ["close", "eventfd_read", "eventfd_write", "fork", "forkpty", "posix_spawn", "posix_spawnp", "read"]
+__implements__ += ["readv", "sendfile", "splice", "waitpid", "write", "writev"]
 __extensions__ = [
     "ChildWatcher",
     "fork_and_watch",
@@ -42,14 +48,20 @@ __extensions__ = [
 __all__ = [*__implements__, *__extensions__]  # noqa: PLE0604 - strings all
 
 _close = _stock.close
+_eventfd_read = _stock.eventfd_read
+_eventfd_write = _stock.eventfd_write
 _fork = _stock.fork
 _forkpty = _stock.forkpty
 _posix_spawn = _stock.posix_spawn
 _posix_spawnp = _stock.posix_spawnp
 _read = _stock.read
+_readv = _stock.readv
+_sendfile = _stock.sendfile
+_splice = _stock.splice
 _waitpid = _stock.waitpid
 _poll = _select.poll
 _write = _stock.write
+_writev = _stock.writev
 
 # The maximum number of kept statuses of watched children. A `waitpid` for a kept status might never come.
 _KEPT_STATUSES = 1024
@@ -107,6 +119,124 @@ def _wait_level(fd: int, for_writing: bool) -> None:
     poll.register(fd, _select.POLLOUT if for_writing else _select.POLLIN)
     while not poll.poll(0):
         _wait(fd, for_writing)
+
+
+def read(fd: int, length: int, /) -> bytes:
+    """Like `os.read`: other green threads run while a pipe, a socket or a terminal in blocking mode has no data.
+
+    Raises:
+        OSError: as `os.read`.
+    """
+    return _call(fd, False, _read, fd, length)
+
+
+def readv(fd: int, buffers: Any, /) -> int:
+    """Like `os.readv`; see `read`."""
+    return _call(fd, False, _readv, fd, buffers)
+
+
+def write(fd: int, data: Any, /) -> int:
+    """Like `os.write`: other green threads run while a pipe or a socket in blocking mode has no room.
+
+    Raises:
+        OSError: as `os.write`; if a part was written before it, the size of that part is returned.
+    """
+    view = memoryview(data)
+    if view.nbytes <= PIPE_BUF or not may_wait() or not _is_stream(fd):
+        return _call(fd, True, _write, fd, data)
+    # What is left after this has room in whatever is writable, so that the kernel does not wait.
+    view, written = view.cast("B"), 0
+    while written < len(view):
+        try:
+            count = _call(fd, True, _write, fd, view[written : written + PIPE_BUF])
+        except OSError:
+            if not written:
+                raise
+            break
+        written += count
+        if count < PIPE_BUF:
+            break
+    return written
+
+
+def _call(fd: int, for_writing: bool, function: Callable[..., T], *args: Any) -> T:
+    """Call a function of the kernel's when it does not block."""
+    while True:
+        wait_if_blocking(fd, for_writing)
+        try:
+            return function(*args)
+        except BlockingIOError:
+            # A socket for whose program it blocks. Another green thread was faster.
+            if not (may_wait() and is_blocking(fd)):
+                raise
+
+
+def writev(fd: int, buffers: Any, /) -> int:
+    """Like `os.writev`; see `write`."""
+    if may_wait() and sum(memoryview(one).nbytes for one in buffers) > PIPE_BUF and _is_stream(fd):
+        return write(fd, b"".join(buffers))
+    return _call(fd, True, _writev, fd, buffers)
+
+
+def eventfd_read(fd: int) -> int:
+    """Like `os.eventfd_read`; see `read`."""
+    wait_if_blocking(fd, False)
+    return _eventfd_read(fd)
+
+
+def eventfd_write(fd: int, value: int) -> None:
+    """Like `os.eventfd_write`; see `write`."""
+    wait_if_blocking(fd, True)
+    _eventfd_write(fd, value)
+
+
+def splice(src: int, dst: int, count: int, *args: Any, **kwargs: Any) -> int:
+    """Like `os.splice`: other green threads run while the source has no data, or the other end no room."""
+    wait_if_blocking(src, False)
+    wait_if_blocking(dst, True)
+    return _splice(src, dst, count, *args, **kwargs)
+
+
+def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int) -> int:
+    """Like `os.sendfile`: other green threads run while the receiver has no room. It may send less than `count`."""
+    if may_wait() and not fcntl.fcntl(out_fd, fcntl.F_GETFL) & _stock.O_NONBLOCK and _is_stream(out_fd):
+        # What is writable has room for this, so that the kernel does not wait.
+        count = min(count, PIPE_BUF)
+    return _call(out_fd, True, _sendfile, out_fd, in_fd, offset, count)
+
+
+def may_wait() -> bool:
+    """Whether the caller is a green thread: in OS threads without any, in coroutines and callbacks, calls block."""
+    return is_in_green_thread() and has_hub()
+
+
+def wait_if_blocking(fd: int, for_writing: bool) -> None:
+    """Wait until the kernel's call on a descriptor would not block. No effect if it is not a green thread's to wait."""
+    if not may_wait():
+        return
+    poll = _poll()
+    try:
+        poll.register(fd, _select.POLLOUT if for_writing else _select.POLLIN)
+    except (TypeError, ValueError, OverflowError):
+        # The call itself says what is wrong.
+        return
+    # Also ready: regular files, closed descriptors, the end of a file.
+    if poll.poll(0) or (fcntl.fcntl(fd, fcntl.F_GETFL) & _stock.O_NONBLOCK and not is_blocking(fd)):
+        return
+    try:
+        _wait_level(fd, for_writing)
+    except PermissionError:
+        # A device that epoll does not know: the call blocks.
+        return
+
+
+def _is_stream(fd: int) -> bool:
+    """Whether a descriptor takes any part of what is written: a pipe, or a stream socket."""
+    mode = _stock.fstat(fd).st_mode
+    if not stat.S_ISSOCK(mode):
+        return stat.S_ISFIFO(mode)
+    with _socket.socket(fileno=_stock.dup(fd)) as known:
+        return bool(known.type == _socket.SOCK_STREAM)
 
 
 def make_nonblocking(fd: int) -> bool | None:

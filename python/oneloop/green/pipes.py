@@ -6,6 +6,7 @@ import io
 import os
 import warnings
 import weakref
+from stat import S_ISFIFO
 from typing import Any
 
 from oneloop.green.os import close as _close
@@ -163,8 +164,14 @@ def open_pipe(fd: int, mode: str, buffering: int, text: dict[str, Any] | None) -
 
 
 def hand_over(file: object) -> None:
-    """Mark a `Pipe` as shared before another process gets it. `file`: a descriptor, or an object with `fileno()`."""
+    """Prepare a pipe for another process, which expects that it blocks.
+
+    Args:
+        file: a descriptor, or an object with `fileno()`.
+    """
     number = file if isinstance(file, int) else file.fileno()  # type: ignore[attr-defined]
     pipe = _open.get(number)
     if pipe is not None:
         pipe.share()
+    elif S_ISFIFO(os.fstat(number).st_mode) and not os.get_blocking(number):
+        _set_blocking(number, True)

@@ -13,7 +13,7 @@ from oneloop.green.raw_file import RawFile, close_now, is_ready, read_now, write
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oneloop.files.opening import Mode
+    from oneloop.files.request import Mode
 
 __all__ = ["PolledFile", "PooledFile", "can_be_polled"]
 

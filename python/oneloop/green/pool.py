@@ -17,6 +17,10 @@ from oneloop.green.timeout import Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import ParamSpec, TypeVar, overload
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
     from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 
@@ -87,7 +91,15 @@ class Group(GroupMappingMixin):
         self.add(greenlet)
         greenlet.start()
 
-    def spawn(self, *args: Any, **kwargs: Any) -> Greenlet:
+    if TYPE_CHECKING:
+
+        @overload
+        def spawn(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Greenlet[R]: ...
+        @overload
+        def spawn(self, *args: Any, **kwargs: Any) -> Greenlet: ...
+
+    # mypy compares a ParamSpec with `*args: Any, **kwargs: Any` wrongly.
+    def spawn(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
         """Start a green thread in the group. The arguments are those of `greenlet_class`."""
         greenlet = self.greenlet_class(*args, **kwargs)
         self.start(greenlet)
@@ -169,7 +181,7 @@ class Group(GroupMappingMixin):
     def killone(
         self, greenlet: Any, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None
     ) -> None:
-        """Kill a green thread if it is a member, and wait until it has ended.
+        """Kill a green thread if it is a member, and wait until it has ended. No effect if it was killed before.
 
         Args:
             greenlet: the green thread.
@@ -177,7 +189,7 @@ class Group(GroupMappingMixin):
             block: whether to wait for the end.
             timeout: the maximum time to wait, in seconds; None means no limit.
         """
-        if greenlet not in self.greenlets:
+        if greenlet not in self.greenlets or greenlet in self.dying:
             return
         self._kill_once(greenlet, exception)
         if block and hasattr(greenlet, "join"):
@@ -218,6 +230,11 @@ class Pool(Group):
         if greenlet_class is not None:
             self.greenlet_class = greenlet_class
         self._room: Any = DummySemaphore() if size is None else Semaphore(size)
+
+    @property
+    def _semaphore(self) -> Any:
+        """Gevent's private name of the semaphore that counts the room, for programs that use it."""
+        return self._room
 
     def full(self) -> bool:
         """Whether `spawn` would wait."""
@@ -278,7 +295,14 @@ class Pool(Group):
             self._room.release()
         return belonged
 
-    def spawn(self, *args: Any, **kwargs: Any) -> Greenlet:
+    if TYPE_CHECKING:
+
+        @overload
+        def spawn(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Greenlet[R]: ...
+        @overload
+        def spawn(self, *args: Any, **kwargs: Any) -> Greenlet: ...
+
+    def spawn(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
         """Start a green thread in the pool once there is room. The arguments are those of `greenlet_class`.
 
         Raises:

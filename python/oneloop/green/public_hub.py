@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import _thread
+import heapq
 import pprint
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from greenlet import getcurrent
 
 from oneloop.green.exceptions import ConcurrentObjectUseError, LoopExit
+from oneloop.green.hub_loop import HubLoop
+from oneloop.green.settings import config, resolver_class
+from oneloop.green.waiter import Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from oneloop.green.hub import Hub
-    from oneloop.green.hub_loop import HubLoop
     from oneloop.green.watchers import Watcher
 
-__all__ = ["PublicHub"]
+__all__ = ["Idents", "PublicHub"]
 
 _MAIN_THREAD_IDENT = _thread.get_ident()
 
@@ -33,27 +37,32 @@ class PublicHub:
     format_context: Callable[[object], str] = staticmethod(pprint.saferepr)
     """Formats the object that an exception was raised in, for reports."""
 
+    minimal_ident = 0
+    """For programs that ask a green thread's parent; green threads have their own numbers, from 0."""
+
     _green_loop: HubLoop | None = None
+    _is_joining = False
     _exception_stream: Any = ...
     _resolver: Any = None
     resolver_class: Any = None
-    """Called with the hub to create `resolver`. None: use GEVENT_RESOLVER, see `oneloop.green.resolver`."""
+    """Called with the hub to create `resolver`. None: use `config.resolver`, see `oneloop.green.resolver`."""
 
     @property
     def loop(self: Any) -> HubLoop:
         """Gevent's interface of the loop: watchers and callbacks. `asyncio_loop` is the loop below it."""
         if self._green_loop is None:
-            from oneloop.green.hub_loop import HubLoop
-
             self._green_loop = HubLoop(self)
         return self._green_loop  # type: ignore[no-any-return]
+
+    @loop.setter
+    def loop(self, loop: Any) -> None:
+        self._green_loop = loop
 
     @property
     def loop_class(self) -> type[Any]:
         """The class of standalone loops."""
-        from oneloop.green import core
-
-        return core.loop
+        kind: type[Any] = config.loop
+        return kind
 
     @property
     def thread_ident(self: Any) -> int:
@@ -90,15 +99,23 @@ class PublicHub:
     def exception_stream(self) -> None:
         self._exception_stream = ...
 
+    @staticmethod
+    def _normalize_exception(kind: Any, value: Any, trace: Any) -> tuple[Any, Any, Any]:
+        """Return an exception's type, instance and traceback. Subclasses that override `handle_error` call it."""
+        if isinstance(value, str):
+            value = kind(value)
+        if value is None:
+            value = kind()
+        return kind, value, value.__traceback__ if trace is None else trace
+
     # -- names ---------------------------------------------------------------------------------------
 
     @property
     def resolver(self) -> Any:
         """The resolver for the socket module's name lookups; created on first use, can be assigned."""
         if self._resolver is None:
-            from oneloop.green.resolver import resolver_class
-
-            self._resolver = (self.resolver_class or resolver_class())(self)
+            chosen = config.resolver if "resolver" in vars(config) else resolver_class()
+            self._resolver = (self.resolver_class or chosen)(self)
         return self._resolver
 
     @resolver.setter
@@ -133,8 +150,6 @@ class PublicHub:
         Raises:
             ConcurrentObjectUseError: another green thread is waiting for the watcher.
         """
-        from oneloop.green.waiter import Waiter
-
         if watcher.callback is not None:
             raise ConcurrentObjectUseError(f"This object is already used by another green thread: {watcher.callback!r}")
         waiter = Waiter(self)
@@ -192,8 +207,6 @@ class PublicHub:
             AssertionError: called in another greenlet.
             RuntimeError: the program runs this hub's loop itself.
         """
-        from oneloop.green.waiter import Waiter
-
         hub: Hub = self
         if getcurrent() is not hub.main:
             raise AssertionError("only possible from the MAIN greenlet")
@@ -206,11 +219,13 @@ class PublicHub:
         timer = None if timeout is None else self.loop.timer(timeout, ref=False)
         if timer is not None:
             timer.start(waiter.switch, None)
+        self._is_joining = True
         try:
             waiter.get()
         except LoopExit:
             return True
         finally:
+            self._is_joining = False
             if timer is not None:
                 timer.close()
         return False
@@ -223,3 +238,31 @@ def _cancel(watcher: Watcher, error: Any, close_watcher: bool) -> None:
     waiting = getattr(callback, "__self__", None)
     if is_active and waiting is not None:
         waiting.throw(error)
+
+
+class Idents:
+    """Small numbers for objects, which it does not keep alive. A freed object's number is used again. For one thread.
+
+    Its length is the number of objects that have a number.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[weakref.ref[Any], int] = {}
+        self._free: list[int] = []
+
+    def get_ident(self, of: Any) -> int:
+        """Return the object's number, which stays the same during its lifetime."""
+        key = weakref.ref(of, self._give_back)
+        number = self._given.get(key)
+        if number is None:
+            number = heapq.heappop(self._free) if self._free else len(self._given)
+            self._given[key] = number
+        return number
+
+    def _give_back(self, key: weakref.ref[Any]) -> None:
+        number = self._given.pop(key, None)
+        if number is not None:
+            heapq.heappush(self._free, number)
+
+    def __len__(self) -> int:
+        return len(self._given)

@@ -9,20 +9,30 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from queue import Empty, Full
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from oneloop import _native
-from oneloop.green.hub import Countdown, Waiter, get_hub, is_in_green_thread
+from oneloop.green.hub import Countdown, Waiter, get_hub, is_in_callback, is_in_green_thread
 from oneloop.green.line import TIMED_OUT, Coroutine, Line, wait_at
+from oneloop.green.timeout import Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-try:
-    from queue import ShutDown
-except ImportError:  # before Python 3.13
+    from typing_extensions import TypeVar
 
-    class ShutDown(Exception):  # type: ignore[no-redef]  # noqa: N818 - the standard library's name
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+try:
+    from queue import ShutDown  # pyright: ignore[reportAssignmentType]
+except ImportError:  # before Python 3.13
+    # Its name in the standard library.
+    class ShutDown(Exception):  # type: ignore[no-redef]  # noqa: N818
         """The queue was shut down."""
 
 
@@ -38,11 +48,23 @@ __all__ = [
     "SimpleQueue",
 ]
 
-T = TypeVar("T")
-
 _SHUT: Any = object()
 _TAKEN: Any = object()
-_HOOKS = ("_init", "_put", "_get", "_put_back", "_peek")
+_LOOK: Any = object()
+"""Tells a getter that there may be an item for it in the queue."""
+_HOOKS = ("_init", "_create_queue", "_put", "_get", "_put_back", "_peek")
+
+
+class _Started:
+    """Starts a `Timeout`, and cancels it at the end of the block. Unlike its own `with`, it suppresses nothing."""
+
+    def __init__(self, timeout: Timeout) -> None:
+        self._timeout = Timeout.start_new(timeout)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        self._timeout.cancel()
 
 
 class _VoidError(Exception):
@@ -52,6 +74,15 @@ class _VoidError(Exception):
 class SimpleQueue(_native.QueueCore, Generic[T]):
     """A queue of at most `maxsize` items. None means no limit; so does a number below 1."""
 
+    if TYPE_CHECKING:
+        # In a coroutine, `get` returns an awaitable, which these types do not say; `await anext(queue)` has the item's.
+        def get(self, block: bool = True, timeout: float | Timeout | None = None) -> T: ...
+        def put(self, item: T, block: bool = True, timeout: float | Timeout | None = None) -> Any: ...
+
+    else:
+        # As the standard library's queues: `Queue[int]` is no class of its own.
+        __class_getitem__ = classmethod(GenericAlias)
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         return super().__new__(cls, Line(), Line())
 
@@ -59,14 +90,22 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
         # Without overridden hooks, native code does `put` and `get`; otherwise `_put_lined` and `_get_lined` do.
         cls = type(self)
         is_plain = all(getattr(cls, name) is getattr(SimpleQueue, name) for name in _HOOKS)
-        self._open(self._init(items), is_plain)
+        self._open(is_plain)
+        # Subclasses of the standard library's queues define `_init(maxsize)`.
+        if items:
+            self._init(maxsize, items)
+        else:
+            self._init(maxsize)
         self.maxsize = maxsize
         self._putters = Line()
         self._putters.guard = self._getters.guard
 
     # Hooks: subclasses order their items differently.
 
-    def _init(self, items: Iterable[T]) -> Any:
+    def _init(self, maxsize: int | None, items: Iterable[T] = ()) -> None:
+        self.queue = self._create_queue(items)
+
+    def _create_queue(self, items: Iterable[T] = ()) -> Any:
         return deque(items)
 
     def _put(self, item: T) -> None:
@@ -82,6 +121,10 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
     def _peek(self) -> T:
         item: T = self.queue[0]
         return item
+
+    def copy(self) -> Self:
+        """Return a new queue of the same class, with the same maximum size and the same items."""
+        return type(self)(self.maxsize, self.queue)
 
     # -- size ----------------------------------------------------------------------------------------
 
@@ -104,9 +147,14 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
 
     # -- putting -------------------------------------------------------------------------------------
 
-    def _put_lined(self, item: T, block: bool, timeout: float | None) -> Any:
+    def _put_lined(self, item: T, block: bool, timeout: float | Timeout | None) -> Any:
         if block and not is_in_green_thread():
-            return self._placed(item, timeout)
+            if not is_in_callback():
+                return self._placed(item, timeout)
+            block = False
+        if isinstance(timeout, Timeout):
+            with _Started(timeout):
+                return self._put_lined(item, block, None)
         left = Countdown(timeout)
         while True:
             with self._getters.guard:
@@ -118,7 +166,7 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
             if self._putters.wait(place, left.seconds(), self._room_given_back) is TIMED_OUT:
                 raise Full
 
-    async def _placed(self, item: T, timeout: float | None) -> None:
+    async def _placed(self, item: T, timeout: float | Timeout | None) -> None:
         if self._is_plain:
             waiting = Coroutine()
             if self._try_put(item, waiting):
@@ -142,7 +190,7 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
     def _put_at_once(self, item: T) -> bool:
         if self.is_shutdown:
             raise ShutDown
-        if not self.queue and self._getters.wake(item):
+        if self._hands_over and not self.queue and self._getters.wake(item):
             if self.maxsize is not None:
                 # The putter that was woken for this free place has not used it yet: wake the next one.
                 self._putters.wake()
@@ -152,7 +200,15 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
             return False
         self._put(item)
         self._count_put()
+        if not self._hands_over:
+            self._getters.wake(_LOOK)
         return True
+
+    @property
+    def _hands_over(self) -> bool:
+        """Whether an item may go to a getter without `_put` and `_get`, which a program's class may override."""
+        cls = type(self)
+        return cls._put in _OWN and cls._get in _OWN
 
     def _kept_room_given_back(self, woken: Any) -> None:
         if woken is not _SHUT:
@@ -167,32 +223,43 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
 
     # -- getting -------------------------------------------------------------------------------------
 
-    def _get_lined(self, block: bool, timeout: float | None) -> Any:
+    def _get_lined(self, block: bool, timeout: float | Timeout | None) -> Any:
         if block and not is_in_green_thread():
-            return self._gotten(timeout)
-        with self._getters.guard:
-            if self.queue:
-                return self._get_at_once()
-            self._check_shut()
-            if not block:
-                raise Empty
-            place = self._getters.enter()
-        return self._given(self._getters.wait(place, timeout, self._item_given_back))
+            if not is_in_callback():
+                return self._gotten(timeout)
+            block = False
+        left = Countdown(timeout)
+        while True:
+            with self._getters.guard:
+                if self.queue:
+                    return self._get_at_once()
+                self._check_shut()
+                if not block:
+                    raise Empty
+                place = self._getters.enter()
+            seconds = timeout if isinstance(timeout, Timeout) else left.seconds()
+            item = self._getters.wait(place, seconds, self._item_given_back)
+            if item is not _LOOK:
+                return self._given(item)
 
-    async def _gotten(self, timeout: float | None) -> T:
+    async def _gotten(self, timeout: float | Timeout | None) -> T:
         if self._is_plain:
             place = Coroutine()
             gotten = self._try_get(place)
             if gotten is not None:
                 item: T = gotten[0]
                 return item
-        else:
+            return self._given(await self._getters.waited(place, timeout, self._item_given_back))
+        left = Countdown(timeout)
+        while True:
             with self._getters.guard:
                 if self.queue:
                     return self._get_at_once()
                 self._check_shut()
                 place = self._getters.enter_coroutine()
-        return self._given(await self._getters.waited(place, timeout, self._item_given_back))
+            given = await self._getters.waited(place, left.seconds(), self._item_given_back)
+            if given is not _LOOK:
+                return self._given(given)
 
     def _get_at_once(self) -> T:
         item = self._get()
@@ -215,13 +282,15 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
     def _item_given_back(self, item: Any) -> None:
         """Put back an item whose getter was killed before it resumed."""
         with self._getters.guard:
-            if item is not _SHUT and not self._getters.wake(item):
+            if item is _LOOK:
+                if self.queue:
+                    self._getters.wake(_LOOK)
+            elif item is not _SHUT and not self._getters.wake(item):
                 self._put_back(item)
 
     def get_nowait(self) -> T:
         """Return an item without waiting, as `get(block=False)` does."""
-        item: T = self.get(block=False)
-        return item
+        return self.get(block=False)
 
     def peek(self, block: bool = True, timeout: float | None = None) -> Any:
         """Return the next item without removing it; waits as `get` does."""
@@ -338,6 +407,10 @@ class Queue(SimpleQueue[T]):
         super()._drop_all()
         self._tasks_done(min(dropped, self.unfinished_tasks))
 
+    def copy(self) -> Self:
+        """Return a new queue of the same class, with the same maximum size, items and unfinished tasks."""
+        return type(self)(self.maxsize, self.queue, self.unfinished_tasks)
+
 
 JoinableQueue = Queue
 
@@ -345,7 +418,7 @@ JoinableQueue = Queue
 class LifoQueue(Queue[T]):
     """A queue that returns the newest item first."""
 
-    def _init(self, items: Iterable[T]) -> list[T]:
+    def _create_queue(self, items: Iterable[T] = ()) -> list[T]:
         return list(items)
 
     def _get(self) -> T:
@@ -363,7 +436,7 @@ class LifoQueue(Queue[T]):
 class PriorityQueue(Queue[T]):
     """A queue that returns the smallest item first."""
 
-    def _init(self, items: Iterable[T]) -> list[T]:
+    def _create_queue(self, items: Iterable[T] = ()) -> list[T]:
         heap: list[Any] = list(items)
         heapq.heapify(heap)
         return heap
@@ -388,35 +461,62 @@ class Channel(SimpleQueue[T]):
 
     # `queue` holds offers: an item, and the waiter of its `put`; None if that caller no longer waits.
 
-    def put(self, item: T, block: bool = True, timeout: float | None = None) -> Any:
-        """Hand an item over, and wait until another caller takes it.
+    def qsize(self) -> int:
+        """Return 0: a channel keeps no items."""
+        return 0
+
+    __len__ = qsize
+
+    def empty(self) -> bool:
+        """Return True."""
+        return True
+
+    def full(self) -> bool:
+        """Return True."""
+        return True
+
+    @property
+    def balance(self) -> int:
+        """How many more callers wait in `put` than in `get`."""
+        return len(self.queue) - len(self._getters)
+
+    def put(self, item: T, block: bool = True, timeout: float | Timeout | None = None) -> Any:
+        """Hand an item over, and wait until another caller takes it, and has gone on.
 
         Args:
             item: the item.
             block: whether to wait; if false, and no caller is waiting for an item, raise Full.
-            timeout: the maximum time in seconds; None means no limit.
+            timeout: the maximum time in seconds, or a `Timeout`; None means no limit.
 
         Raises:
             Full: no caller took the item in time.
             ShutDown: the channel was shut down.
         """
-        if block and not is_in_green_thread():
-            return self._placed(item, timeout)
+        is_green = is_in_green_thread()
+        if block and not is_green:
+            if not is_in_callback():
+                return self._placed(item, timeout)
+            block = False
         with self._getters.guard:
             if self._put_at_once(item):
-                return None
-            if not block:
+                offer = None
+            elif not block:
                 raise Full
-            place = self._putters.enter()
-            offer = (item, place)
-            self.queue.append(offer)
+            else:
+                offer = (item, self._putters.enter())
+                self.queue.append(offer)
+        if offer is None:
+            if is_green:
+                # The caller that has the item runs first.
+                get_hub().pause()
+            return None
         try:
-            self._check_taken(self._putters.wait(place, timeout))
+            self._check_taken(self._putters.wait(offer[1], timeout))
         finally:
             self._withdraw(offer)
         return None
 
-    async def _placed(self, item: T, timeout: float | None) -> None:
+    async def _placed(self, item: T, timeout: float | Timeout | None) -> None:
         with self._getters.guard:
             if self._put_at_once(item):
                 return
@@ -446,7 +546,7 @@ class Channel(SimpleQueue[T]):
                     del self.queue[index]
                     return
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, block: bool = True, timeout: float | Timeout | None = None) -> T:
         """Take an item and wake the caller that offered it.
 
         Args:
@@ -458,14 +558,16 @@ class Channel(SimpleQueue[T]):
             ShutDown: the channel was shut down.
         """
         if block and not is_in_green_thread():
-            return self._gotten(timeout)
+            if not is_in_callback():
+                return self._gotten(timeout)  # type: ignore[return-value]  # see SimpleQueue
+            block = False
         while True:
             try:
                 return super().get(block, timeout)
             except _VoidError:
                 continue
 
-    async def _gotten(self, timeout: float | None) -> T:
+    async def _gotten(self, timeout: float | Timeout | None) -> T:
         while True:
             try:
                 return await super()._gotten(timeout)
@@ -490,3 +592,7 @@ class Channel(SimpleQueue[T]):
     def _peek(self) -> T:
         item: T = self.queue[0][0]
         return item
+
+
+_OWN = {getattr(kind, name) for kind in (SimpleQueue, LifoQueue, PriorityQueue, Channel) for name in ("_put", "_get")}
+"""The methods that only order the items."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-    from oneloop.files.opening import Mode
+    from oneloop.files.request import Mode
 
 __all__ = ["LARGEST_STEP_BYTES", "RawFile", "close_now", "is_ready", "read_now", "write_now"]
 

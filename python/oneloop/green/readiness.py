@@ -25,7 +25,7 @@ _POLL_EVENTS = 0xFFFF
 """The bits of an event mask that epoll and poll share. The other bits are epoll modes."""
 
 
-def wait_for_any(masks: Mapping[int, int], timeout_s: float | None) -> bool:
+def wait_for_any(masks: Mapping[int, int], timeout_s: float | None) -> dict[int, int] | None:
     """Wait until one of the descriptors may be ready.
 
     Args:
@@ -33,7 +33,8 @@ def wait_for_any(masks: Mapping[int, int], timeout_s: float | None) -> bool:
         timeout_s: the maximum time in seconds; None means no limit.
 
     Returns:
-        False if the timeout expired.
+        The events that ended the wait, by descriptor: others may have read the data before the caller continues. Can be
+        empty. None if the timeout expired.
 
     Raises:
         OSError: a descriptor is closed.
@@ -52,23 +53,40 @@ def wait_for_any(masks: Mapping[int, int], timeout_s: float | None) -> bool:
 
 
 def wait_for_epoll(fd: int, timeout_s: float | None) -> bool:
-    """Like `wait_for_any`, for the descriptors of an epoll instance. Several green threads may wait for one."""
+    """Wait for the descriptors of an epoll instance. Several green threads may wait for one.
+
+    Returns:
+        False if the timeout expired.
+    """
     with _epoll.fromfd(_dup(fd)) as own:
-        return _wait(own, timeout_s)
+        return _wait(own, timeout_s, is_heard=False) is not None
 
 
-def _wait(poll: _stock.epoll | None, timeout_s: float | None) -> bool:
-    """Wait for an epoll instance that no other code waits for. None: wait only for the timeout."""
+def _wait(poll: _stock.epoll | None, timeout_s: float | None, *, is_heard: bool = True) -> dict[int, int] | None:
+    """Wait for an epoll instance that no other code waits for. None: wait only for the timeout.
+
+    Without `is_heard` the events stay where they are: those of an edge-triggered registration are reported once.
+    """
     if not has_hub():
         # Blocking is fine: the thread has no green threads.
-        return any(_select([], [], [], timeout_s)) if poll is None else bool(poll.poll(timeout_s, 1))
+        if poll is None:
+            _select([], [], [], timeout_s)
+            return None
+        return {} if poll.poll(timeout_s, 1) else None
     hub = get_hub()
     waiter = Waiter(hub)
     if poll is None:
-        return wait_for(waiter, timeout_s) is not TIMED_OUT
+        wait_for(waiter, timeout_s)
+        return None
     fd = poll.fileno()
-    hub.asyncio_loop.add_reader(fd, waiter.wake)
+
+    def hear() -> None:
+        if not waiter.done():
+            waiter.wake(dict(poll.poll(0)) if is_heard else {})
+
+    hub.asyncio_loop.add_reader(fd, hear)
     try:
-        return wait_for(waiter, timeout_s) is not TIMED_OUT
+        heard = wait_for(waiter, timeout_s)
     finally:
         hub.asyncio_loop.remove_reader(fd)
+    return None if heard is TIMED_OUT else heard

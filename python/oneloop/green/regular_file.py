@@ -13,7 +13,7 @@ from oneloop.green.raw_file import LARGEST_STEP_BYTES, RawFile, read_now
 
 if TYPE_CHECKING:
     from oneloop import _native
-    from oneloop.files.opening import Mode
+    from oneloop.files.request import Mode
 
 __all__ = ["RegularFile", "files_here", "open_descriptor", "outcome_of", "waited"]
 
@@ -106,7 +106,9 @@ class RegularFile(RawFile):
 
     def _size(self) -> int:
         # On a network file system, this may need a request to the server.
-        return os.fstat(self._number).st_size if self._is_abandoned else outcome_of(files_here().look(self._number))[1]
+        if self._is_abandoned:
+            return os.fstat(self._number).st_size
+        return outcome_of(files_here().status(self._number))[1]
 
     def isatty(self) -> bool:
         """Return False."""

@@ -1,6 +1,6 @@
-"""`select` and `poll`: like the standard library's, but other green threads and coroutines run while they wait.
+"""`select`, `poll` and `epoll` of the standard library; other green threads and coroutines run while they wait.
 
-Names that are not defined here come from the standard library's module. That includes `epoll`, whose methods block.
+Names that are not defined here come from the standard library's module.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ import select as _stock
 import sys
 from errno import EBADF
 from os import strerror
-from typing import Any
+from typing import Any, Self
 
-from oneloop.green.hub import Countdown
-from oneloop.green.readiness import wait_for_any
+from oneloop.green.hub import Countdown, has_hub
+from oneloop.green.readiness import wait_for_any, wait_for_epoll
 
-__implements__ = ["poll", "select"]
+__implements__ = ["epoll", "poll", "select"]
 __all__ = [name for name in dir(_stock) if not name.startswith("_")]
 
 error = _stock.error
 
 _select = _stock.select
 _poll = _stock.poll
+_epoll = _stock.epoll
 
 _READ = _stock.POLLIN | _stock.POLLHUP | _stock.POLLERR
 _WRITE = _stock.POLLOUT | _stock.POLLERR
@@ -43,11 +44,16 @@ def select(
     timeout_s = _seconds(timeout)
     lists = tuple(one if isinstance(one, list | tuple) else list(one) for one in (rlist, wlist, xlist))
     left = Countdown(timeout_s)
+    heard: dict[int, int] | None = {}
     while True:
         ready = _ready(*lists)
         if any(ready) or timeout_s == 0:
             return ready
-        if not wait_for_any(_masks(*lists), left.seconds()):
+        if heard:
+            # What woke it counts, although another green thread has read it in the meantime.
+            return _chosen(heard, *lists)
+        heard = wait_for_any(_masks(*lists), left.seconds())
+        if heard is None:
             timeout_s = 0
 
 
@@ -86,7 +92,11 @@ def _ready(rlist: Any, wlist: Any, xlist: Any) -> tuple[list[Any], list[Any], li
         masks = _masks(rlist, wlist, xlist)
         if min(masks, default=-1) < 0 or max(masks) < 1024:
             raise
-    found = _ready_in_any_number(masks)
+    return _chosen(_ready_in_any_number(masks), rlist, wlist, xlist)
+
+
+def _chosen(found: dict[int, int], rlist: Any, wlist: Any, xlist: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return the objects that have one of these events, by descriptor."""
     return (
         [one for one in rlist if found.get(_fileno(one), 0) & _READ],
         [one for one in wlist if found.get(_fileno(one), 0) & _WRITE],
@@ -144,11 +154,16 @@ class poll:  # noqa: N801 - the standard library's name
         self._is_polling = True
         try:
             left = Countdown(timeout_s)
+            heard: dict[int, int] | None = {}
             while True:
                 ready = self._polled.poll(0)
                 if ready or timeout_s == 0:
                     return ready
-                if not wait_for_any(self._masks, left.seconds()):
+                if heard:
+                    # See `select`.
+                    return list(heard.items())
+                heard = wait_for_any(self._masks, left.seconds())
+                if heard is None:
                     timeout_s = 0
         finally:
             self._is_polling = False
@@ -164,6 +179,74 @@ def _seconds_of_milliseconds(timeout: Any) -> float | None:
     if abs(milliseconds) > _LONGEST_MS:
         raise OverflowError("timeout is too large")
     return None if timeout < 0 else milliseconds / 1000
+
+
+class epoll:  # noqa: N801 - the standard library's name
+    """See `select.epoll`. Its descriptor is that of a real epoll instance: others can wait for it, or share it."""
+
+    __slots__ = ("__weakref__", "_polled")
+
+    def __init__(self, sizehint: int = -1, flags: int = 0) -> None:
+        self._polled = _epoll(sizehint, flags)
+
+    @classmethod
+    def fromfd(cls, fd: int, /) -> Self:
+        """See `epoll.fromfd`."""
+        made = cls.__new__(cls)
+        made._polled = _epoll.fromfd(fd)
+        return made
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._polled.closed
+
+    def fileno(self) -> int:
+        """Return the descriptor of the epoll instance."""
+        return self._polled.fileno()
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        self._polled.close()
+
+    def register(self, fd: Any, eventmask: int = _stock.EPOLLIN | _stock.EPOLLPRI | _stock.EPOLLOUT) -> None:
+        """See `epoll.register`."""
+        self._polled.register(fd, eventmask)
+
+    def modify(self, fd: Any, eventmask: int) -> None:
+        """See `epoll.modify`."""
+        self._polled.modify(fd, eventmask)
+
+    def unregister(self, fd: Any) -> None:
+        """See `epoll.unregister`."""
+        self._polled.unregister(fd)
+
+    def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
+        """Like `select.epoll`'s `poll`: return the events after at most `timeout` seconds.
+
+        None or a negative timeout means no limit.
+
+        Raises:
+            BlockingSwitchOutError: called in a coroutine or a callback, and it would have to wait.
+        """
+        if not has_hub():
+            return self._polled.poll(timeout, maxevents)
+        left = Countdown(None if timeout is None or timeout < 0 else timeout)
+        ready = self._polled.poll(0, maxevents)
+        while not ready:
+            seconds = left.seconds()
+            if seconds == 0:
+                break
+            wait_for_epoll(self.fileno(), seconds)
+            ready = self._polled.poll(0, maxevents)
+        return ready
+
+    def __enter__(self) -> Self:
+        self._polled.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ the standard library's module.
 from __future__ import annotations
 
 import asyncio
+import errno
 import selectors as _stock
 from contextlib import nullcontext
 from typing import Any
@@ -74,7 +75,25 @@ class PollSelector(_stock.PollSelector):
     _selector_cls = poll
 
 
-DefaultSelector = GeventSelector = GreenSelector = EpollSelector
+class GeventSelector(EpollSelector):
+    """Like `EpollSelector`, but a closed descriptor is refused with ValueError, as gevent's selector does."""
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> _stock.SelectorKey:
+        """Like `selectors.BaseSelector.register`.
+
+        Raises:
+            ValueError: `fileobj` is closed.
+        """
+        try:
+            return super().register(fileobj, events, data)
+        except OSError as error:
+            # EINVAL: its number is that of this epoll now.
+            if error.errno not in (errno.EBADF, errno.EINVAL):
+                raise
+            raise ValueError(f"Invalid file object: {fileobj!r}") from error
+
+
+DefaultSelector = GreenSelector = GeventSelector
 
 __patched_attributes__ = [
     (_stock.SelectSelector, "_select", staticmethod(select)),

@@ -68,10 +68,10 @@ class StreamServer(BaseServer):
     @classmethod
     def get_listener(cls, address: Any, backlog: int | None = None, family: int | None = None) -> Any:
         """Create a socket that listens on an address."""
-        family = _socket.AF_INET if family is None else family
-        sock = _socket.socket(family, _socket.SOCK_STREAM)
+        chosen: int = _socket.AF_INET if family is None else family
+        sock = _socket.socket(chosen, _socket.SOCK_STREAM)
         try:
-            if cls.reuse_addr and family != _socket.AF_UNIX:
+            if cls.reuse_addr and chosen != _socket.AF_UNIX:
                 sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
             _bind(sock, address)
             sock.listen(cls.backlog if backlog is None else backlog)

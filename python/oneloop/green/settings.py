@@ -1,8 +1,7 @@
 """`config`: settings of green threads, with gevent's names and environment variables.
 
 The value is the one that the program assigned; otherwise that of the environment variable, read at the first use;
-otherwise the default. Gevent's settings that have no meaning here (its loop, its resolvers' libraries) do not exist:
-AttributeError.
+otherwise the default. Gevent's settings of its resolvers' libraries do not exist: AttributeError.
 """
 
 from __future__ import annotations
@@ -12,10 +11,12 @@ import os
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from oneloop import _native
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Config", "config"]
+__all__ = ["Config", "config", "resolver_class"]
 
 T = TypeVar("T")
 
@@ -94,13 +95,77 @@ def _parse_bytes(value: Any) -> int | None:
 
 def _parse_function(value: Any) -> Callable[[Any], str]:
     if callable(value):
-        function: Callable[[Any], str] = value
-        return function
+        function: Any = value
+        return function  # type: ignore[no-any-return]
     module, _, name = str(value).rpartition(".")
     if not module:
         raise ValueError("use the name of a function with its module, as in 'package.module.function'")
     imported: Callable[[Any], str] = getattr(importlib.import_module(module), name)
     return imported
+
+
+def _one_of(shorthands: dict[str, str]) -> Callable[[Any], Any]:
+    """Return a parser of an object, or of its full name or shorthand; of several, the first that can be imported."""
+
+    def parse(value: Any) -> Any:
+        if not isinstance(value, str | list | tuple):
+            return value
+        names = [name.strip() for name in value.split(",")] if isinstance(value, str) else list(value)
+        for name in names:
+            if not isinstance(name, str):
+                return name
+            module, _, attribute = shorthands.get(name, name).rpartition(".")
+            try:
+                return getattr(importlib.import_module(module), attribute)
+            except (ImportError, AttributeError, ValueError):
+                if name is names[-1]:
+                    raise ImportError(f"cannot import {name!r}: use {', '.join(shorthands)} or a full name") from None
+        raise ImportError("cannot import from an empty list")
+
+    return parse
+
+
+_RESOLVERS = {
+    "thread": "oneloop.green.resolver.thread.Resolver",
+    "block": "oneloop.green.resolver.blocking.Resolver",
+    "dnspython": "oneloop.green.resolver.dnspython.Resolver",
+    "ares": "oneloop.green.resolver.ares.Resolver",
+}
+
+
+def resolver_class(names: str | None = None) -> Any:
+    """Return a resolver class.
+
+    Args:
+        names: `thread`, `block`, `dnspython`, `ares`, or the full name of a class. Several names are separated by
+            commas. None means GEVENT_RESOLVER.
+
+    Raises:
+        ImportError: none of the names can be imported.
+    """
+    if names is None:
+        names = os.environ.get("GEVENT_RESOLVER") or "thread"
+    missing: ImportError | None = None
+    for name in names.split(","):
+        module, _, attribute = _RESOLVERS.get(name.strip(), name.strip()).rpartition(".")
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError) as error:
+            missing = ImportError(f"cannot import resolver {name!r}: {error}")
+    assert missing is not None
+    raise missing
+
+
+def _parse_resolver(value: Any) -> Any:
+    if not isinstance(value, str | list | tuple):
+        return value
+    return resolver_class(value if isinstance(value, str) else ",".join(value))
+
+
+def _parse_tracking(value: Any) -> bool:
+    tracks = _parse_bool(value)
+    _native.track_tree(tracks)
+    return tracks
 
 
 class Config:
@@ -141,6 +206,32 @@ class Config:
         "oneloop.green.settings.shortened",
         _parse_function,
         "Formats locals of green threads in reports: a function, or its full name as a string.",
+    )
+
+    track_greenlet_tree = Setting(
+        "GEVENT_TRACK_GREENLET_TREE", "1", _parse_tracking, "Green threads know which greenlet spawned them."
+    )
+    loop = Setting("GEVENT_LOOP", "oneloop", _one_of({"oneloop": "oneloop.green.core.loop"}), "Standalone loops.")
+    resolver = Setting(
+        "GEVENT_RESOLVER", "thread", _parse_resolver, "Called with a hub, returns the object that looks up names."
+    )
+    threadpool = Setting(
+        "GEVENT_THREADPOOL",
+        "oneloop.green.threadpool.ThreadPool",
+        _one_of({}),
+        "The class of the pool of threads of a hub.",
+    )
+    fileobject = Setting(
+        "GEVENT_FILE",
+        "posix",
+        _one_of(
+            {
+                "posix": "oneloop.green.fileobject.FileObjectPosix",
+                "thread": "oneloop.green.fileobject.FileObjectThread",
+                "block": "oneloop.green.fileobject.FileObjectBlock",
+            }
+        ),
+        "The class `FileObject`, if it is set before `oneloop.green.fileobject` is imported.",
     )
 
     def __setattr__(self, name: str, value: Any) -> None:

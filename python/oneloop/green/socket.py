@@ -11,16 +11,20 @@ import operator
 import os
 import select as _select
 import socket as _stock
+import weakref
 from errno import EAGAIN, EBADF, EINPROGRESS, EWOULDBLOCK
 from functools import partial
-from typing import Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
 from oneloop import _native
 from oneloop.green import selectors as _selectors
 from oneloop.green.hub import Countdown, has_hub, sleep
 from oneloop.green.readiness import wait_for_any
-from oneloop.green.rebound import rebound
 from oneloop.green.resolver import is_numeric, resolver_here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __implements__ = [
     "getaddrinfo",
@@ -42,6 +46,20 @@ _LONGEST_S = 2**63 / 1e9
 _FULL_BACKLOG_PAUSE_S = 0.01
 
 
+def rebound(function: Callable[..., Any], names: dict[str, Any]) -> Any:
+    """Return a copy of a Python function whose globals are the dictionary `names` itself.
+
+    Functions of the standard library that are built on sockets (`create_connection`, `ssl.create_default_context`) are
+    so rebuilt on green sockets. They behave as in the running version of Python, whether or not anything is patched.
+    """
+    assert isinstance(function, FunctionType)
+    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__doc__ = function.__doc__
+    copy.__qualname__ = function.__qualname__
+    return copy
+
+
 def _kept(items: Any) -> Any:
     """Return a sequence that can be iterated twice. Non-iterables pass unchanged: the standard library reports them."""
     return items if isinstance(items, list | tuple) or not hasattr(items, "__iter__") else list(items)
@@ -54,6 +72,17 @@ class cancel_wait_ex(_stock.error):  # noqa: N801 - gevent's name
         super().__init__(EBADF, "File descriptor was closed in another greenlet")
 
 
+_by_number: dict[int, weakref.ref[socket]] = {}
+"""The green sockets by their descriptors, the newest ones; they may be closed. Any thread."""
+
+
+def is_blocking(fd: int) -> bool:
+    """Whether a descriptor is that of a green socket without a timeout: it is a blocking one for its program."""
+    known = _by_number.get(fd)
+    sock = None if known is None else known()
+    return sock is not None and sock.fileno() == fd and sock.gettimeout() is None
+
+
 class socket(_stock.socket):  # noqa: N801 - the standard library's name
     """Like `socket.socket`. Use it in the green threads of one OS thread, the one that uses it first."""
 
@@ -63,6 +92,7 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         super().__init__(family, type, proto, fileno)
         self._timeout_s: float | None = super().gettimeout()
         super().setblocking(False)
+        _by_number[self.fileno()] = weakref.ref(self)
 
     # -- timeouts ------------------------------------------------------------------------------------
 
@@ -100,7 +130,7 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         """Whether methods wait."""
         return self._timeout_s != 0.0
 
-    timeout = property(gettimeout)
+    timeout = property(gettimeout)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     # -- receiving and sending -----------------------------------------------------------------------
 
@@ -108,6 +138,9 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         """Like `socket.recv`."""
         if not flags:
             return _native.green_recv(self, bufsize, self._timeout_s)
+        if self._waits_for_all(flags):
+            buffer = bytearray(bufsize)
+            return bytes(buffer[: self._receive_all(buffer, flags)])
         data: bytes = self._persist(False, flags, super().recv, bufsize, flags)
         return data
 
@@ -115,7 +148,32 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         """Like `socket.recv_into`."""
         if not flags and not nbytes:
             return _native.green_recv_into(self, buffer, self._timeout_s)
+        if self._waits_for_all(flags):
+            with memoryview(buffer) as view, view.cast("B") as wanted:
+                return self._receive_all(wanted[: nbytes or len(wanted)], flags)
         count: int = self._persist(False, flags, super().recv_into, buffer, nbytes, flags)
+        return count
+
+    def _waits_for_all(self, flags: int) -> bool:
+        """Whether the kernel would fill the buffer, if the descriptor were a blocking one (recv(2), MSG_WAITALL)."""
+        is_asked = flags & _stock.MSG_WAITALL and not flags & (_stock.MSG_PEEK | _stock.MSG_DONTWAIT)
+        return bool(is_asked) and self._timeout_s is None and bool(self.type & _stock.SOCK_STREAM)
+
+    def _receive_all(self, buffer: Any, flags: int) -> int:
+        """Receive until the buffer is full, or to the end of the stream."""
+        count = 0
+        with memoryview(buffer) as view:
+            while count < len(view):
+                try:
+                    more = self._persist(False, flags, super().recv_into, view[count:], 0, flags)
+                except OSError:
+                    if not count:
+                        raise
+                    # As with the kernel, what was received comes first. The next call sees the error or the end.
+                    return count
+                if not more:
+                    break
+                count += more
         return count
 
     def recvfrom(self, bufsize: int, flags: int = 0, /) -> Any:
@@ -134,8 +192,14 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         """Like `socket.recvmsg_into`."""
         return self._persist(False, flags, super().recvmsg_into, _kept(buffers), ancbufsize, flags)
 
-    def send(self, data: Any, flags: int = 0, /) -> int:
-        """Like `socket.send`."""
+    def send(self, data: Any, flags: int = 0, timeout: Any = ...) -> int:
+        """Like `socket.send`. `timeout`, in seconds, applies instead of the socket's; None means no limit."""
+        if timeout is not ...:
+            before, self._timeout_s = self._timeout_s, timeout
+            try:
+                return self.send(data, flags)
+            finally:
+                self._timeout_s = before
         if not flags:
             return _native.green_send(self, data, self._timeout_s)
         count: int = self._persist(True, flags, super().send, data, flags)
@@ -230,7 +294,7 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         host = address[0]
         if not isinstance(host, str) or not host or host == "<broadcast>" or is_numeric(host):
             return address
-        if not isinstance(address[1], int):
+        if not isinstance(address[1], int) or not 0 <= address[1] <= 65_535:
             return address  # the standard library's method raises the error
         found = getaddrinfo(host, address[1], self.family, self.type, self.proto)
         sockaddr = found[0][4]
@@ -308,7 +372,7 @@ def _wait_ready(sock: Any, mask: int, timeout: float | None, timeout_exc: Any) -
             return
         if isinstance(sock, _stock.socket) and mask in (_select.POLLIN, _select.POLLOUT):
             _native.green_wait(sock, mask == _select.POLLOUT, timeout)
-        elif not wait_for_any({sock if isinstance(sock, int) else sock.fileno(): mask}, timeout):
+        elif wait_for_any({sock if isinstance(sock, int) else sock.fileno(): mask}, timeout) is None:
             raise TimeoutError("timed out")
     except TimeoutError:
         if timeout_exc is None:

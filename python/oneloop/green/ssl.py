@@ -13,7 +13,7 @@ from oneloop import _native
 from oneloop.green import socket as _socket
 from oneloop.green.hub import Countdown
 from oneloop.green.lock import Semaphore
-from oneloop.green.rebound import rebound
+from oneloop.green.socket import rebound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,10 +88,10 @@ class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
             self._writing.release()
         return count
 
-    def send(self, data: Any, flags: int = 0) -> int:
-        """Like `ssl.SSLSocket.send`. Raises the same errors as `read`."""
-        if self._sslobj is None:
-            return _socket.socket.send(self, data, flags)
+    def send(self, data: Any, flags: int = 0, timeout: Any = ...) -> int:
+        """Like `ssl.SSLSocket.send`; `timeout` as in a plain socket. Raises the same errors as `read`."""
+        if self._sslobj is None or timeout is not ...:
+            return _socket.socket.send(self, data, flags, timeout)
         if flags:
             raise ValueError(f"non-zero flags not allowed in calls to send() on {self.__class__}")
         return self.write(data)
@@ -191,7 +191,7 @@ _create_stdlib_context = _create_unverified_context
 _names["_create_stdlib_context"] = _names["_create_unverified_context"] = _create_unverified_context
 get_server_certificate: Any = rebound(_stock.get_server_certificate, _names)
 if hasattr(_stock, "wrap_socket"):  # until 3.11
-    wrap_socket: Any = rebound(_stock.wrap_socket, _names)
+    wrap_socket: Any = rebound(vars(_stock)["wrap_socket"], _names)
 
 __all__ = [name for name in _originals if not name.startswith("_")]
 

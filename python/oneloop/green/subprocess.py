@@ -12,11 +12,17 @@ import select as _select
 import subprocess as _stock
 from time import monotonic as _monotonic
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oneloop.green import children
+from oneloop.green.fileobject import FileObject
+from oneloop.green.greenlet import Greenlet
 from oneloop.green.hub import Waiter, get_hub, has_hub, wait_for
+from oneloop.green.links import linkproxy
 from oneloop.green.pipes import hand_over, open_pipe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # The functions of the standard library's module use a patched `Popen` without further changes.
 __implements__ = ["Popen"]
@@ -26,6 +32,7 @@ __all__ = [
     "STDOUT",
     "CalledProcessError",
     "CompletedProcess",
+    "FileObject",
     "Popen",
     "SubprocessError",
     "TimeoutExpired",
@@ -62,7 +69,21 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
     def __init__(self, args: Any, bufsize: int | None = -1, *rest: Any, **kwargs: Any) -> None:
         self._bufsize = bufsize
         self._ends: tuple[int, ...] = ()
+        self._watch: Greenlet | None = None
         super().__init__(args, bufsize, *rest, **kwargs)  # type: ignore[arg-type]
+
+    # -- links -----------------------------------------------------------------------------------------
+
+    def rawlink(self, callback: Callable[[Any], object]) -> None:
+        """Make the hub call `callback(self)` when the child has ended. For `wait` and `iwait` of green threads."""
+        if self._watch is None:
+            self._watch = Greenlet.spawn(self.wait)
+        self._watch.rawlink(linkproxy(callback, self))
+
+    def unlink(self, callback: Callable[[Any], object]) -> None:
+        """Remove a link."""
+        if self._watch is not None:
+            self._watch.unlink(linkproxy(callback, self))
 
     # -- pipes -----------------------------------------------------------------------------------------
 

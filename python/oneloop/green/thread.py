@@ -1,5 +1,8 @@
 """`_thread`: its functions and types, with green threads of the calling OS thread as threads.
 
+A thread that is started on an OS thread without a running loop (of an executor, a callback of a process pool) is an OS
+thread: a green one would only run while the starting thread waits, and would be lost when that ends.
+
 The identity of a green thread is a number that identifies its greenlet. The main greenlet of an OS thread, and the
 greenlet that runs its loop, have the identity of the OS thread.
 """
@@ -19,7 +22,8 @@ from greenlet import GreenletExit, getcurrent
 from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 
 from oneloop.green.greenlet import Greenlet
-from oneloop.green.local import local as _local  # noqa: F401 - its name in `_thread`
+from oneloop.green.hub import runs_green_threads
+from oneloop.green.local import local as _local  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from oneloop.green.threadlock import LockType, RLock
 from oneloop.green.workers import _all as _workers
 
@@ -53,6 +57,8 @@ lock = allocate_lock = allocate = LockType
 def get_ident() -> int:
     """The identity of the calling thread; see `_thread.get_ident`."""
     current = getcurrent()
+    if isinstance(current, Greenlet):
+        return id(current)
     if current.parent is None or (type(current) is RawGreenlet and asyncio._get_running_loop() is not None):
         return _thread_ident()
     return id(current)
@@ -75,7 +81,7 @@ _stock_stack_size = _stock.stack_size
 
 
 class ThreadGreenlet(Greenlet):
-    """A thread started by a function of this module. The functions in `_told` are called when it has ended."""
+    """A thread started by a function of this module. The functions in `_calls_at_end` are called when it has ended."""
 
     alive = 0
     """The number of these threads that have started and not ended."""
@@ -84,10 +90,10 @@ class ThreadGreenlet(Greenlet):
         self, function: Callable[..., object], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> None:
         super().__init__(None, function, args, kwargs or {})
-        self._told: list[Callable[[], object]] = []
+        self._calls_at_end: list[Callable[[], object]] = []
         self._is_counted = False
         # A link, because the thread may be killed before it starts.
-        self.rawlink(self._tell_end)
+        self.rawlink(self._note_end)
 
     def _run(self, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
@@ -100,7 +106,7 @@ class ThreadGreenlet(Greenlet):
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
             _report_unraisable(error, function)
         finally:
-            self._tell_end()
+            self._note_end()
 
     def start(self) -> None:
         """Like `Greenlet.start`."""
@@ -109,19 +115,19 @@ class ThreadGreenlet(Greenlet):
             ThreadGreenlet.alive += 1
         super().start()
 
-    def _tell_end(self, _: object = None) -> None:
+    def _note_end(self, _: object = None) -> None:
         if self._is_counted:
             self._is_counted = False
             ThreadGreenlet.alive -= 1
-        told, self._told = self._told, []
-        for tell in told:
-            tell()
+        calls, self._calls_at_end = self._calls_at_end, []
+        for call in calls:
+            call()
 
 
 _stock_count = _stock._count
 
 
-def _count() -> int:
+def _count() -> int:  # pyright: ignore[reportUnusedFunction]
     """The number of threads beside the main one, without those of thread pools; see `_thread._count`."""
     return ThreadGreenlet.alive + _stock_count() - sum(workers.threads for workers in list(_workers))
 
@@ -167,6 +173,10 @@ def start_new_thread(
         raise TypeError("2nd arg must be a tuple")
     if kwargs is not None and not isinstance(kwargs, dict):
         raise TypeError("optional 3rd arg must be a dictionary")
+    if start_of_threading is not None:
+        return start_of_threading(function, args, kwargs)
+    if not runs_green_threads():
+        return _stock_start_new_thread(function, args, kwargs or {})
     sys.audit("_thread.start_new_thread", function, args, kwargs)
     greenlet = ThreadGreenlet(function, args, kwargs)
     greenlet.start()
@@ -174,6 +184,14 @@ def start_new_thread(
 
 
 start_new = start_new_thread
+
+start_of_threading: Callable[..., int] | None = None
+"""Before Python 3.13, what starts threads once `threading` is patched; set by `oneloop.green.threading`."""
+note_begin: Callable[[Any, int], object] | None = None
+"""Called with the function and the identity of a green thread that was started; set by `oneloop.green.threading`."""
+
+_stock_start_new_thread = _stock.start_new_thread
+_stock_start_joinable_thread: Any = getattr(_stock, "start_joinable_thread", None)
 
 
 def _release(sentinel: LockType) -> None:
@@ -185,11 +203,11 @@ def make_sentinel(greenlet: Any) -> LockType:
     """Return a lock that is released when a thread has ended."""
     sentinel = LockType()
     if isinstance(greenlet, ThreadGreenlet):
-        greenlet._told.append(lambda: _release(sentinel))
+        greenlet._calls_at_end.append(lambda: _release(sentinel))
     return sentinel
 
 
-def _set_sentinel() -> LockType:
+def _set_sentinel() -> LockType:  # pyright: ignore[reportUnusedFunction]
     """A lock that is released when the calling thread ends; `_thread._set_sentinel` before Python 3.13."""
     return make_sentinel(getcurrent())
 
@@ -213,6 +231,25 @@ class _ThreadHandle:
         self._is_started = True
         self._greenlet = weakref.ref(greenlet)
         self._life.acquire()
+
+    def _start_real(self, function: Callable[[], object], daemon: bool) -> None:
+        """Run a function in an OS thread."""
+
+        def run() -> None:
+            self._greenlet = weakref.ref(getcurrent())
+            try:
+                function()
+            finally:
+                self._set_done()
+
+        self._is_started = True
+        self._life.acquire()
+        try:
+            self.ident = _stock_start_joinable_thread(run, daemon=daemon).ident
+        except BaseException:
+            self._is_started = False
+            self._life.release()
+            raise
 
     def is_done(self) -> bool:
         """Whether the thread has ended."""
@@ -267,7 +304,7 @@ def _forget_threads() -> None:
 os.register_at_fork(after_in_child=_forget_threads)
 
 
-def _make_thread_handle(ident: int) -> _ThreadHandle:
+def _make_thread_handle(ident: int) -> _ThreadHandle:  # pyright: ignore[reportUnusedFunction]
     """The handle of the calling thread, which is running already; see `_thread._make_thread_handle`."""
     handle = _ThreadHandle()
     handle._begin(ident, getcurrent())
@@ -282,7 +319,7 @@ def start_joinable_thread(
     Args:
         function: the function to call.
         handle: an unused handle; None creates one.
-        daemon: ignored.
+        daemon: whether the interpreter does not wait for it at exit; for green threads, `threading` does that.
 
     Raises:
         TypeError: `function` is not callable, or `handle` is not a handle.
@@ -296,11 +333,16 @@ def start_joinable_thread(
         raise TypeError("'handle' must be a _ThreadHandle")
     if handle._is_started:
         raise RuntimeError("thread already started")
+    if not runs_green_threads():
+        handle._start_real(function, daemon)
+        return handle
     sys.audit("_thread.start_joinable_thread", function, daemon, handle)
     greenlet = ThreadGreenlet(function)
     handle._begin(id(greenlet), greenlet)
-    greenlet._told.append(handle._set_done)
+    greenlet._calls_at_end.append(handle._set_done)
     greenlet.start()
+    if note_begin is not None:
+        note_begin(function, handle.ident)
     return handle
 
 

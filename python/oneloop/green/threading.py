@@ -7,6 +7,7 @@ The classes of the standard library are kept; patching gives them locks, identit
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import traceback
 import weakref
@@ -19,7 +20,7 @@ from greenlet import GreenletExit, getcurrent
 from oneloop.green import thread as _green
 from oneloop.green.exceptions import LoopExit
 from oneloop.green.greenlet import Greenlet
-from oneloop.green.hub import get_hub
+from oneloop.green.hub import get_hub, runs_green_threads
 from oneloop.green.local import local
 from oneloop.green.thread import ThreadGreenlet, get_ident, make_sentinel
 from oneloop.green.threadlock import LockType, RLock
@@ -58,7 +59,7 @@ _real: Any = _patched
 
 def _note_begin(function: Any, ident: int) -> Any:
     """Set the identity of the thread object whose `_bootstrap` is started, before it runs."""
-    thread = getattr(function, "__self__", None)
+    thread: Any = getattr(function, "__self__", None)
     if not isinstance(thread, _patched.Thread):
         return None
     thread._ident = ident
@@ -67,14 +68,16 @@ def _note_begin(function: Any, ident: int) -> Any:
     return thread
 
 
-def _start_joinable_thread(function: Callable[[], object], handle: Any = None, daemon: bool = True) -> Any:
-    handle = _green.start_joinable_thread(function, handle, daemon)
-    _note_begin(function, handle.ident)
-    return handle
+if sys.version_info >= (3, 13):
+    _green.note_begin = _note_begin
+    _start_joinable_thread = _green.start_joinable_thread
 
 
-def _start_new_thread(function: Callable[..., object], args: tuple[Any, ...], kwargs: Any = None, /) -> int:
+def _start_thread(function: Callable[..., object], args: tuple[Any, ...], kwargs: Any) -> int:
     """For Python before 3.13: create the lock that tracks the thread's life before the thread runs."""
+    if not runs_green_threads():
+        return _start_real(function, args, kwargs or {})
+    sys.audit("_thread.start_new_thread", function, args, kwargs)
     greenlet = ThreadGreenlet(function, args, kwargs)
     thread = _note_begin(function, id(greenlet))
     if thread is not None:
@@ -82,6 +85,32 @@ def _start_new_thread(function: Callable[..., object], args: tuple[Any, ...], kw
         thread._tstate_lock.acquire()
     greenlet.start()
     return id(greenlet)
+
+
+def _start_real(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """For Python before 3.13: start an OS thread."""
+    thread: Any = getattr(function, "__self__", None)
+    if not isinstance(thread, _patched.Thread):
+        return _green._stock_start_new_thread(function, args, kwargs)
+    sentinel = thread._tstate_lock = LockType()
+    sentinel.acquire()
+
+    def run() -> None:
+        try:
+            function(*args, **kwargs)
+        finally:
+            _green._release(sentinel)
+
+    try:
+        return _green._stock_start_new_thread(run, ())
+    except BaseException:
+        thread._tstate_lock = None
+        raise
+
+
+if sys.version_info < (3, 13):
+    _green.start_of_threading = _start_thread
+    _start_new_thread = _green.start_new_thread
 
 
 class _Started:
@@ -97,7 +126,7 @@ class _Started:
         self._event.set()
 
 
-def _make_invoke_excepthook() -> Callable[[Any], None]:
+def _make_invoke_excepthook() -> Callable[[Any], None]:  # pyright: ignore[reportUnusedFunction]
     """Create the function that reports the exception that ended a thread."""
     report = _make_report()
 
@@ -145,6 +174,8 @@ def adapt(module: Any, real: Any) -> None:
         module.Thread._set_tstate_lock = _set_tstate_lock
         module.Thread._stop = _stop
     _adapt_main_thread(module)
+    # In the child, threading takes a forking thread that it does not know for the main one.
+    os.register_at_fork(before=module.current_thread)
 
 
 def _set_tstate_lock(self: Any) -> None:
@@ -202,7 +233,7 @@ class _DummyThread(_patched._DummyThread):  # type: ignore[misc]
             greenlet.rawlink(lambda _: _patched._active.pop(ident, None))
 
 
-def _shutdown() -> None:
+def _shutdown() -> None:  # pyright: ignore[reportUnusedFunction]
     """At interpreter exit: wait for the green threads that are not daemons, then for the other threads."""
     main = _patched._main_thread
     if _is_done(main):

@@ -22,8 +22,12 @@ from oneloop.green.workers import Workers
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import ParamSpec, TypeVar
 
     from oneloop.green.hub import Hub
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 __all__ = ["ThreadPool", "ThreadPoolExecutor", "ThreadResult"]
 
@@ -51,7 +55,8 @@ class ThreadPool(GroupMappingMixin):
         self._unfinished = 0
         self._is_idle = Event()
         self._is_idle.set()
-        self._room = Semaphore(maxsize)
+        # One more than there are threads, so that a thread that becomes free has a call at once.
+        self._room = Semaphore(maxsize + 1)
         # After `maxsize` was lowered: the number of permits that will not be released again.
         self._debt = 0
         self._resized = Event()
@@ -110,9 +115,10 @@ class ThreadPool(GroupMappingMixin):
             raise ValueError(f"Size of the pool cannot be bigger than maxsize: {size!r} > {self.maxsize!r}")
         self._workers.grow(size)
         self._workers.shrink(size)
-        while is_in_green_thread() and self._workers.threads > size:
+        # Calls that are made meanwhile start threads again, so the number of threads is not asked for.
+        while is_in_green_thread() and self._workers.leaving:
             self._resized.clear()
-            if self._workers.threads > size:
+            if self._workers.leaving:
                 self._resized.wait()
 
     def kill(self) -> None:
@@ -137,8 +143,8 @@ class ThreadPool(GroupMappingMixin):
 
     # -- calls -----------------------------------------------------------------------------------------
 
-    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> AsyncResult[Any]:
-        """Call a function in an OS thread. Wait until a thread is free.
+    def spawn(self, func: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
+        """Call a function in an OS thread. Wait until at most one other call waits for a thread.
 
         If the function raises an exception, the hub reports it, and the result's `get` raises it.
 
@@ -161,7 +167,7 @@ class ThreadPool(GroupMappingMixin):
             if not is_in_green_thread():
                 raise self.hub._parking_refused()
             self._room.acquire()
-        result: AsyncResult[Any] = AsyncResult()
+        result: AsyncResult[R] = AsyncResult()
         self._unfinished += 1
         self._is_idle.clear()
         try:
@@ -199,7 +205,7 @@ class ThreadResult:
     """Delivers the outcome of a call in an OS thread to the hub.
 
     Args:
-        receiver: called on the hub with this object when the outcome is available.
+        receiver: called on the hub with this object when the outcome is available; None: nothing is called.
         hub: the hub.
         call_when_ready: called on the hub before `receiver`.
     """
@@ -207,9 +213,9 @@ class ThreadResult:
     __slots__ = ("_call_when_ready", "context", "exc_info", "hub", "receiver", "value")
 
     def __init__(
-        self, receiver: Callable[[ThreadResult], object], hub: Hub, call_when_ready: Callable[[], object]
+        self, receiver: Callable[[ThreadResult], object] | None, hub: Hub, call_when_ready: Callable[[], object]
     ) -> None:
-        self.receiver = receiver
+        self.receiver = _ignore if receiver is None else receiver
         self.hub = hub
         self._call_when_ready = call_when_ready
         self.context: object = None
@@ -245,11 +251,21 @@ class ThreadResult:
             self.exc_info = ()
 
     def _deliver(self) -> None:
-        self._call_when_ready()
-        self.receiver(self)
-        if self.exc_info:
-            raised, self.exc_info = self.exc_info, ()
-            self.hub.handle_error(self.context, *raised)
+        try:
+            # First, so that an exception that ends the program is raised where the main greenlet waits for the result.
+            if self.exc_info:
+                self.hub.handle_error(self.context, *self.exc_info)
+            self._call_when_ready()
+            self.receiver(self)
+        except BaseException as error:  # noqa: BLE001 - it is reported
+            self.hub.handle_error(self, type(error), error, error.__traceback__)
+        finally:
+            self.exc_info = ()
+            self.value = None
+
+
+def _ignore(_: object) -> None:
+    """Do nothing: nobody wants the outcome."""
 
 
 class _Call:

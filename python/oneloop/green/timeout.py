@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from greenlet import getcurrent
 
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from asyncio import TimerHandle
     from collections.abc import Callable
     from types import TracebackType
+    from typing import ParamSpec, TypeVar
 
     from oneloop._native import Waiter
     from oneloop.green.loop import Alarm
 
-__all__ = ["Timeout", "with_timeout"]
+    P = ParamSpec("P")
+    T = TypeVar("T")
+    V = TypeVar("V")
 
-T = TypeVar("T")
+__all__ = ["Timeout", "with_timeout"]
 
 
 class Timeout(BaseException):
@@ -30,8 +33,8 @@ class Timeout(BaseException):
     Args:
         seconds: the time; None means never. 0 or less: when the green thread waits next.
         exception: an exception or exception class: raise that. None or True: raise this object. False: raise this
-            object, and suppress it at the end of its `with` block. Anything else: raise this object; `str()` shows the
-            value.
+            object, and suppress it at the end of its `with` block. A string: raise this object; `str()` shows the
+            string. Anything else: raise TypeError.
         ref: whether the timer keeps the loop alive.
         priority: ignored; accepted because gevent has it.
     """
@@ -70,7 +73,7 @@ class Timeout(BaseException):
         if self._ref:
             self._timer = hub.asyncio_loop.call_later(max(self.seconds, 0), self._expire, hub, getcurrent())
         else:
-            self._timer = hub.loop.quiet_alarm(max(self.seconds, 0), partial(self._expire, hub, getcurrent()))
+            self._timer = hub.loop.unref_timer(max(self.seconds, 0), partial(self._expire, hub, getcurrent()))
 
     def _expire(self, hub: Any, greenlet: Any) -> None:
         self._timer = None
@@ -81,7 +84,10 @@ class Timeout(BaseException):
             return self.exception
         if isinstance(self.exception, type) and issubclass(self.exception, BaseException):
             return self.exception()
-        return self
+        if self.exception in (None, True, False) or isinstance(self.exception, str):
+            return self
+        kind = type(self.exception).__name__
+        return TypeError(f"exceptions must be classes, or instances, not {kind}")
 
     @classmethod
     def start_new(
@@ -104,6 +110,11 @@ class Timeout(BaseException):
         started = cls(timeout, exception, ref=ref)
         started.start()
         return started
+
+    @classmethod
+    def _start_new_or_dummy(cls, timeout: Any, exception: Any = None, ref: bool = True) -> Timeout:
+        """Like `start_new`, which accepts None too: gevent's private name, which programs use."""
+        return cls.start_new(timeout, exception, ref)
 
     @property
     def pending(self) -> bool:
@@ -148,8 +159,14 @@ class Timeout(BaseException):
         return f"<{type(self).__name__} at {hex(id(self))} seconds={self.seconds}{raised}{pending}>"
 
 
+@overload
 def with_timeout(
-    seconds: float, function: Callable[..., T], *args: Any, timeout_value: Any = ..., **kwds: Any
+    seconds: float | None, function: Callable[..., T], *args: Any, timeout_value: V, **kwds: Any
+) -> T | V: ...
+@overload
+def with_timeout(seconds: float | None, function: Callable[P, T], *args: P.args, **kwds: P.kwargs) -> T: ...
+def with_timeout(
+    seconds: float | None, function: Callable[..., T], *args: Any, timeout_value: Any = ..., **kwds: Any
 ) -> T | Any:
     """Call a function with a time limit.
 

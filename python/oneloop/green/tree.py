@@ -109,7 +109,7 @@ class GreenletTree:
 
 def _above(greenlet: RawGreenlet) -> RawGreenlet | None:
     spawner = getattr(greenlet, "spawning_greenlet", None)
-    found = spawner() if callable(spawner) else None
+    found: Any = spawner() if callable(spawner) else None
     return greenlet.parent if found is None or found.dead else found
 
 

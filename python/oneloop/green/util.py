@@ -114,7 +114,7 @@ class wrap_errors:  # noqa: N801 - gevent's name
 # -- letting others run ------------------------------------------------------------------------------
 
 
-class _FailedToSwitchError(AssertionError):
+class _FailedToSwitch(AssertionError):  # noqa: N818 - gevent's name
     pass
 
 
@@ -186,9 +186,9 @@ class assert_switches:  # noqa: N801 - gevent's name
                 f"For more than {self.max_blocking_time:.4f} seconds: blocked for {switches.longest_s:.4f} seconds"
             )
 
-    def _failed(self, why: str) -> _FailedToSwitchError:
+    def _failed(self, why: str) -> _FailedToSwitch:
         stack = traceback.format_stack(sys._getframe(2))
-        return _FailedToSwitchError("\n".join([why, f"{getcurrent()!r} was in:", "".join(stack)]))
+        return _FailedToSwitch("\n".join([why, f"{getcurrent()!r} was in:", "".join(stack)]))
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that is checked at each call."""

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from oneloop import _native
 from oneloop.green.exceptions import ConcurrentObjectUseError
-from oneloop.green.hub import Hub, get_hub
+from oneloop.green.hub_loop import raised_by
 
 if TYPE_CHECKING:
     from oneloop.green.greenlet import Greenlet
+    from oneloop.green.hub import Hub
 
 __all__ = ["Waiter"]
 
@@ -26,7 +27,7 @@ class Waiter:
     __slots__ = ("_error", "_wait", "hub", "value")
 
     def __init__(self, hub: Hub | None = None) -> None:
-        self.hub = get_hub() if hub is None else hub
+        self.hub: Any = _native.get_hub() if hub is None else hub
         self._wait = _native.Waiter(self.hub)
         self.clear()
 
@@ -68,7 +69,7 @@ class Waiter:
         Args:
             error: an exception, or an exception class followed by an optional value and traceback.
         """
-        if self._wait.greenlet is None or not self._wait.fail(_made(error)):
+        if self._wait.greenlet is None or not self._wait.fail(raised_by(error)):
             self._error = error
 
     def get(self) -> Any:
@@ -82,7 +83,7 @@ class Waiter:
         if self._error is not _NOTHING:
             if self._error is None:
                 return self.value
-            raise _made(self._error)
+            raise raised_by(self._error)
         if self._wait.greenlet is not None:
             raise ConcurrentObjectUseError(f"This Waiter is already used by {self._wait.greenlet!r}")
         return self._wait.get()
@@ -100,9 +101,3 @@ class Waiter:
         if self._error is None:
             return f"<{type(self).__name__} greenlet={self.greenlet} value={self.value!r}>"
         return f"<{type(self).__name__} greenlet={self.greenlet} exc_info={self._error!r}>"
-
-
-def _made(error: tuple[Any, ...]) -> BaseException:
-    from oneloop.green.hub_loop import _raised
-
-    return _raised(error)

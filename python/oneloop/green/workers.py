@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Task", "Workers"]
+__all__ = ["Task", "Workers", "call_at_thread_end", "idle_threads", "unfinished_tasks"]
 
 
 class Task(Protocol):
@@ -28,6 +28,7 @@ class Task(Protocol):
 
     def do(self) -> Callable[[], object]:
         """Execute the task. Return a function that reports the outcome once the thread is free. Neither raises."""
+        ...
 
 
 class Workers:
@@ -59,10 +60,11 @@ class Workers:
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         # All of these are changed only while the lock is held.
         self._threads = 0
+        self._begun = 0
         self._leaving = 0
         self._unfinished = 0
         # The unfinished tasks, plus finished tasks whose outcome was not reported yet.
-        self._untold = 0
+        self._unreported = 0
 
     @property
     def size(self) -> int:
@@ -75,9 +77,22 @@ class Workers:
         return self._threads
 
     @property
+    def leaving(self) -> int:
+        """The number of threads that were told to leave and have not ended."""
+        return self._leaving
+
+    @property
+    def unreported(self) -> int:
+        """The number of tasks whose outcome was not reported yet."""
+        return self._unreported
+
+    @property
     def idle(self) -> int:
-        """The number of threads without a task to execute or an outcome to report, and that were not told to leave."""
-        return max(0, self.size - self._untold)
+        """The number of threads without a task to execute or an outcome to report, and that were not told to leave.
+
+        Threads that are still starting do not count: the interpreter's list has one entry for all of them.
+        """
+        return max(0, min(self.size, self._begun) - self._unreported)
 
     def put(self, task: Task) -> None:
         """Queue a task for the next free thread. Start a thread if needed and allowed.
@@ -87,7 +102,7 @@ class Workers:
         """
         with self._lock:
             self._unfinished += 1
-            self._untold += 1
+            self._unreported += 1
             self._tasks.put(task)
             if self._unfinished <= self.size or self.size >= self.maxsize:
                 return
@@ -118,16 +133,16 @@ class Workers:
         """Remove and return the tasks that no thread has started."""
         drained = []
         with self._lock:
-            told = 0
+            leave_requests = 0
             while not self._tasks.empty():
                 task = self._tasks.get()
                 if task is None:
-                    told += 1
+                    leave_requests += 1
                 else:
                     drained.append(task)
             self._unfinished -= len(drained)
-            self._untold -= len(drained)
-            for _ in range(told):
+            self._unreported -= len(drained)
+            for _ in range(leave_requests):
                 self._tasks.put(None)
         return drained
 
@@ -144,6 +159,8 @@ class Workers:
             raise
 
     def _work(self) -> None:
+        with self._lock:
+            self._begun += 1
         try:
             if self._begin():
                 self._do_tasks()
@@ -156,21 +173,22 @@ class Workers:
             finally:
                 with self._lock:
                     self._threads -= 1
+                    self._begun -= 1
                     self._leaving -= 1
                 self._gone()
 
     def _do_tasks(self) -> None:
         """Execute tasks until the thread has to leave."""
         while (task := self._next_task()) is not None:
-            tell = task.do()
+            report = task.do()
             # Drop the references now, not when the next task arrives.
             del task
             with self._lock:
                 self._unfinished -= 1
-            tell()
+            report()
             with self._lock:
-                self._untold -= 1
-            del tell
+                self._unreported -= 1
+            del report
 
     def _next_task(self) -> Task | None:
         while True:
@@ -191,11 +209,23 @@ def idle_threads() -> int:
     return sum(workers.idle for workers in list(_all))
 
 
+def unfinished_tasks() -> int:
+    """The number of tasks of all workers whose outcome was not reported yet."""
+    return sum(workers.unreported for workers in list(_all))
+
+
+_calls_at_thread_end: list[Callable[[], object]] = []
+
+
+def call_at_thread_end(function: Callable[[], object]) -> None:
+    """Have a function called in each thread that ends, after its last task."""
+    _calls_at_thread_end.append(function)
+
+
 def _leave_thread() -> None:
     """Remove what tasks left behind in the thread: its hub, and its `threading` dummy entry."""
-    from oneloop.green.hub import end_own_hub
-
-    end_own_hub()
+    for function in _calls_at_thread_end:
+        function()
     ident = get_ident()
     if isinstance(threading._active.get(ident), threading._DummyThread):  # type: ignore[attr-defined]
         threading._active.pop(ident, None)  # type: ignore[attr-defined]

@@ -1,18 +1,17 @@
 """`AccessLog`: one line for each response, as text (uvicorn's format) or as JSON.
 
-It runs for every request, so lines are collected and written with one write per iteration of the loop. They bypass
-`logging`, unless a logging configuration is given. All text from clients is escaped, so that a request cannot forge a
-line or a field.
+It runs for every request, so lines are collected and written once per iteration of the loop, without blocking it
+(`LineWriter`). They bypass `logging`, unless a logging configuration is given. All text from clients is escaped, so
+that a request cannot forge a line or a field.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import time
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from oneloop.http.line_writer import LineWriter
 from oneloop.http.logs import _STATUS_COLORS, is_colored, painted, status_text
 
 if TYPE_CHECKING:
@@ -25,12 +24,11 @@ Client: TypeAlias = "tuple[str, int | None] | str | None"
 Headers: TypeAlias = "Iterable[tuple[bytes, bytes]]"
 
 access = logging.getLogger("oneloop.access")
-_quote = json.encoder.encode_basestring_ascii
 _statuses: dict[int, str] = {}
 
 
 class AccessLog:
-    """The access log. Called at the end of each response; `flush` writes the remaining lines.
+    """The access log. Called at the end of each response; `close` writes the remaining lines.
 
     Args:
         loop: the loop that runs the server.
@@ -50,12 +48,11 @@ class AccessLog:
         through_logging: bool = False,
     ) -> None:
         self._loop = loop
-        self._fd = fd
+        self._writer = None if through_logging else LineWriter(loop, fd)
         self._lines: list[str] = []
         self._is_colored = is_colored(use_colors, fd)
         self._second = 0
         self._time = ""
-        self._is_broken = False
         written: dict[tuple[str, bool], Callable[..., None]] = {
             ("text", False): self._text,
             ("text", True): self._record,
@@ -63,6 +60,10 @@ class AccessLog:
             ("json", True): self._json_record,
         }
         self._write = written[form, through_logging]
+        if form == "json":
+            from json.encoder import encode_basestring_ascii
+
+            self._quote = encode_basestring_ascii
 
     def __call__(
         self,
@@ -74,24 +75,35 @@ class AccessLog:
         body_bytes: int,
         duration_s: float,
         request_headers: Headers,
+        is_complete: bool = True,
     ) -> None:
-        """Log a response."""
-        self._write(client, method, target, http_version, status, body_bytes, duration_s, request_headers)
+        """Log a response.
+
+        Args:
+            client: the address of the client.
+            method: the request's method; like `target` and `http_version` empty if its first line cannot be read.
+            target: the request's target.
+            http_version: the request's version.
+            status: the response's status; 499 if the client was gone before it began.
+            body_bytes: the length of the body that was sent.
+            duration_s: the time from the end of the request's head to the end of the response.
+            request_headers: the request's headers.
+            is_complete: False if the response was cut: the client has left, or the application has failed.
+        """
+        self._write(client, method, target, http_version, status, body_bytes, duration_s, request_headers, is_complete)
 
     def flush(self) -> None:
-        """Write the collected lines."""
-        if not self._lines:
-            return
-        data = "".join(self._lines).encode("ascii", "backslashreplace")
-        self._lines.clear()
-        try:
-            while data:
-                data = data[os.write(self._fd, data) :]
-        except OSError as error:
-            # The server continues without an access log. Log the error once.
-            if not self._is_broken:
-                self._is_broken = True
-                logging.getLogger("oneloop.error").warning("The access log cannot be written: %s", error)
+        """Write the collected lines. Those that the descriptor does not take now are kept (`LineWriter`)."""
+        if self._lines and self._writer is not None:
+            data = "".join(self._lines).encode("ascii", "backslashreplace")
+            self._lines.clear()
+            self._writer.write(data)
+
+    def close(self) -> None:
+        """Write all lines, as far as the descriptor takes them soon. Nothing may be logged after that."""
+        self.flush()
+        if self._writer is not None:
+            self._writer.close()
 
     def _add(self, line: str) -> None:
         if not self._lines:
@@ -99,7 +111,16 @@ class AccessLog:
         self._lines.append(line)
 
     def _text(
-        self, client: Client, method: str, target: bytes, version: str, status: int, _b: int, _d: float, _h: Headers
+        self,
+        client: Client,
+        method: str,
+        target: bytes,
+        version: str,
+        status: int,
+        body_bytes: int,
+        _duration_s: float,
+        _headers: Headers,
+        is_complete: bool,
     ) -> None:
         said = _statuses.get(status)
         if said is None:
@@ -107,7 +128,9 @@ class AccessLog:
             if self._is_colored:
                 said = painted(said, _STATUS_COLORS.get(status // 100, 0))
             _statuses[status] = said
-        line = f"{method} {_shown(target)} HTTP/{version}"
+        if not is_complete:
+            said += _cut(body_bytes)
+        line = f"{method} {_shown(target)} HTTP/{version}" if method else "-"
         if self._is_colored:
             self._add(f'{painted("INFO", 32)}:     {_address(client)} - "{painted(line, 1)}" {said}\n')
         else:
@@ -129,11 +152,13 @@ class AccessLog:
         body_bytes: int,
         duration_s: float,
         headers: Headers,
+        is_complete: bool,
     ) -> str:
+        quote = self._quote
         agent = "null"
         for name, value in headers:
             if name == b"user-agent":
-                agent = _quote(value.decode("latin-1"))
+                agent = quote(value.decode("latin-1"))
                 break
         now_s = int(time.time())
         if now_s != self._second:
@@ -141,15 +166,25 @@ class AccessLog:
             self._time = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_s))
         # Numbers need no quoting in JSON; every text is quoted by json's own function.
         return (
-            f'{{"time": "{self._time}", "client": {_quote(_address(client))}, "method": {_quote(method)}, '
-            f'"target": {_quote(target.decode("latin-1"))}, "http_version": {_quote(version)}, "status": {status}, '
-            f'"body_bytes": {body_bytes}, "duration_s": {duration_s:.6f}, "user_agent": {agent}}}'
+            f'{{"time": "{self._time}", "client": {quote(_address(client))}, "method": {quote(method)}, '
+            f'"target": {quote(target.decode("latin-1"))}, "http_version": {quote(version)}, "status": {status}, '
+            f'"body_bytes": {body_bytes}, "duration_s": {duration_s:.6f}, "user_agent": {agent}, '
+            f'"complete": {"true" if is_complete else "false"}}}'
         )
 
-    def _record(
-        self, client: Client, method: str, target: bytes, version: str, status: int, _b: int, _d: float, _h: Headers
-    ) -> None:
-        access.info('%s - "%s %s HTTP/%s" %d', _address(client), method, _shown(target), version, status)
+    def _record(self, *response: Any) -> None:
+        client, method, target, version, status, body_bytes, _duration_s, _headers, is_complete = response
+        # uvicorn's arguments, which formatters read.
+        request = (method, _shown(target), version) if method else ("-", "-", "-")
+        if is_complete:
+            access.info('%s - "%s %s HTTP/%s" %d', _address(client), *request, status)
+        else:
+            cut = _cut(body_bytes)
+            access.info('%s - "%s %s HTTP/%s" %d' + cut, _address(client), *request, status, extra={"cut": cut})
+
+
+def _cut(body_bytes: int) -> str:
+    return f" (incomplete: {body_bytes} bytes sent)"
 
 
 def _address(client: Client) -> str:

@@ -156,7 +156,7 @@ def interface_of(app: object, name: str = "the application") -> Kind:
         app = app.func
     if inspect.isclass(app):
         return _interface_of_class(app, name)
-    for kind in type(app).__mro__:
+    for kind in type(app).__mro__:  # pyright: ignore[reportFunctionMemberAccess]
         known = _KNOWN.get((kind.__module__, kind.__name__))
         if known is not None:
             return known

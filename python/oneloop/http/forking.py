@@ -18,9 +18,10 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oneloop.interrupts import do_nothing
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import FrameType
 
 __all__ = ["Child", "fork", "reason_of"]
 
@@ -95,7 +96,7 @@ def _be_child(work: Callable[[socket.socket], int], channel: socket.socket, clos
         signal.set_wakeup_fd(-1)
         for number in SIGNALS:
             # A function instead of SIG_IGN, because programs that the child executes would inherit SIG_IGN.
-            signal.signal(number, _leave_it if number in _LEFT_TO_PARENT else signal.SIG_DFL)
+            signal.signal(number, do_nothing if number in _LEFT_TO_PARENT else signal.SIG_DFL)
         for one in close:
             one.close()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
@@ -122,12 +123,8 @@ def _end(status: int) -> None:
         os._exit(status)
 
 
-def _leave_it(number: int, frame: FrameType | None) -> None:
-    """Do nothing: only the parent reacts to this signal."""
-
-
-def reason_of(wait_status: int) -> str:
-    """Describe how a process has ended."""
+def reason_of(wait_status: int, *, is_killed: bool = False) -> str:
+    """Describe how a process has ended. `is_killed`: this process has killed it, so nobody else is suspected."""
     code = os.waitstatus_to_exitcode(wait_status)
     if code >= 0:
         return f"ended with status {code}"
@@ -135,5 +132,5 @@ def reason_of(wait_status: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    hint = " (the system may be out of memory)" if -code == signal.SIGKILL else ""
+    hint = " (the system may be out of memory)" if -code == signal.SIGKILL and not is_killed else ""
     return f"was killed by {name}{hint}"

@@ -1,4 +1,8 @@
-"""`Listener`: a listening socket, for a host and port, the path of a unix socket, a descriptor, or from systemd."""
+"""`Listener`: a socket to listen on, for a host and port, the path of a unix socket, a descriptor, or from systemd.
+
+The sockets are bound at the start, which shows at once that an address is in use. They listen when the application is
+ready: until then, clients are refused, so that a probe of the port tells the truth.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import socket
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from oneloop.http import systemd
 
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ListenError", "Listener", "open_listeners"]
 
+_Socket: TypeAlias = socket.socket
+
 
 class ListenError(Exception):
     """The socket cannot be opened; the message has the reason."""
@@ -27,10 +33,10 @@ class ListenError(Exception):
 
 @dataclass(slots=True)
 class Listener:
-    """A listening socket.
+    """A bound socket.
 
     Attributes:
-        socket: the socket, already listening.
+        socket: the socket. Those from systemd already listen.
         shown: the address for the log.
         path: the file of a unix socket that this process created, else None.
     """
@@ -39,11 +45,31 @@ class Listener:
     shown: str
     path: str | None = None
     _file: tuple[int, int] | None = None
+    _lock: _Socket | None = None
     _owner_pid: int = field(default_factory=os.getpid)
+
+    def listen(self, backlog: int) -> None:
+        """Accept connections from now on.
+
+        Raises:
+            ListenError: another program has begun to listen on the address meanwhile.
+        """
+        try:
+            self.socket.listen(backlog)
+        except OSError as error:
+            raise ListenError(f"cannot listen on {self.shown}: {_reason(error)}") from error
+        self.unlock()
+
+    def unlock(self) -> None:
+        """Let others use the path of a unix socket, if nothing listens there."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def close(self) -> None:
         """Close the socket. The process that created a unix socket removes its file, unless the file was replaced."""
         self.socket.close()
+        self.unlock()
         if self.path is None or self._owner_pid != os.getpid():
             return
         with contextlib.suppress(FileNotFoundError):
@@ -68,9 +94,9 @@ def open_listeners(options: Options, groups: int = 1) -> list[list[Listener]]:
     scheme = "https" if options.ssl_certfile is not None else "http"
     try:
         if options.uds is not None:
-            return [[_of_path(options.uds, options.uds_mode, options.backlog)]]
+            return [[_of_path(options.uds, options.uds_mode)]]
         if options.fd is not None:
-            return [[_of_descriptor(options.fd, options.backlog, scheme)]]
+            return [[_of_descriptor(options.fd, scheme)]]
         passed = [Listener(one, _shown(one, scheme)) for _, one in systemd.inherited_sockets()]
     except (OSError, ValueError) as error:
         raise ListenError(str(error)) from error
@@ -87,8 +113,7 @@ def _of_address(options: Options, groups: int, scheme: str) -> list[list[Listene
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ListenError(f"cannot resolve the host {host!r}: {reason}") from error
+        raise ListenError(f"cannot resolve the host {host!r}: {_reason(error)}") from error
     try:
         with contextlib.ExitStack() as guards:
             for family, address in dict.fromkeys((one[0], one[4]) for one in found):
@@ -101,16 +126,14 @@ def _of_address(options: Options, groups: int, scheme: str) -> list[list[Listene
                     place = (address[0], guard.getsockname()[1], *address[2:])
                 for group in made:
                     one = _bound(family, place, reuse_port=options.reuse_port)
-                    one.listen(options.backlog)
                     group.append(Listener(one, _shown(one, scheme)))
                     port = one.getsockname()[1]
                     place = (address[0], port, *address[2:])
     except OSError as error:
         for listener in (one for group in made for one in group):
             listener.close()
-        is_used = error.errno == errno.EADDRINUSE
-        reason = "another program already listens there; choose another --port" if is_used else error.strerror
-        raise ListenError(f"cannot listen on {host or '*'} port {port}: {reason}") from error
+        hint = "; choose another --port" if error.errno == errno.EADDRINUSE else ""
+        raise ListenError(f"cannot listen on {host or '*'} port {port}: {_reason(error)}{hint}") from error
     return made
 
 
@@ -131,23 +154,50 @@ def _bound(family: int, address: tuple[object, ...], *, reuse_port: bool = False
     return made
 
 
-def _of_path(path: str, mode: int | None, backlog: int) -> Listener:
-    before = None
-    with contextlib.suppress(FileNotFoundError):
-        before = _clear(path)
-    if mode is None:
-        mode = 0o666 if before is None else before
+def _reason(error: Exception) -> str:
+    """Return why the system has refused; not every OSError has an errno."""
+    if getattr(error, "errno", None) == errno.EADDRINUSE:
+        return "another program already listens there"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _of_path(path: str, mode: int | None) -> Listener:
+    # The application can change the current directory before the file is removed.
+    absolute = os.path.abspath(path)  # noqa: PTH100 - must not resolve links
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    lock = None
     try:
+        lock = _locked(absolute)
+        before = None
+        with contextlib.suppress(FileNotFoundError):
+            before = _clear(path)
         made.setblocking(False)
         made.bind(path)
-        Path(path).chmod(mode)
-        made.listen(backlog)
+        Path(path).chmod((0o666 if before is None else before) if mode is None else mode)
         found = Path(path).lstat()
-    except OSError as error:
-        made.close()
-        raise ListenError(f"cannot listen on the unix socket {path}: {error.strerror}") from error
-    return Listener(made, f"unix socket {path}", path, (found.st_dev, found.st_ino))
+    except (OSError, ListenError) as error:
+        for one in filter(None, (made, lock)):
+            one.close()
+        if isinstance(error, ListenError):
+            raise
+        raise ListenError(f"cannot listen on the unix socket {path}: {_reason(error)}") from error
+    return Listener(made, f"unix socket {path}", absolute, (found.st_dev, found.st_ino), lock)
+
+
+def _locked(path: str) -> socket.socket:
+    """Reserve a path until its socket listens. Otherwise another starting server would take the file for a stale one.
+
+    The lock is the name of an abstract socket, which ends with its process.
+    """
+    import hashlib
+
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        lock.bind("\0oneloop-serve-" + hashlib.sha256(os.fsencode(path)).hexdigest())
+    except OSError:
+        lock.close()
+        raise
+    return lock
 
 
 def _clear(path: str) -> int:
@@ -168,7 +218,7 @@ def _clear(path: str) -> int:
     raise ListenError(f"cannot listen on the unix socket {path}: another program already listens there")
 
 
-def _of_descriptor(fd: int, backlog: int, scheme: str) -> Listener:
+def _of_descriptor(fd: int, scheme: str) -> Listener:
     copy = -1
     try:
         copy = os.dup(fd)
@@ -176,13 +226,23 @@ def _of_descriptor(fd: int, backlog: int, scheme: str) -> Listener:
     except OSError as error:
         if copy >= 0:
             os.close(copy)
-        raise ListenError(f"--fd {fd} is not an open socket: {error.strerror}") from error
+        raise ListenError(f"--fd {fd} is not an open socket: {_reason(error)}") from error
     if made.type != socket.SOCK_STREAM:
         made.close()
         raise ListenError(f"--fd {fd} is not a stream socket (TCP or unix)")
+    if _is_connected(made):
+        made.close()
+        raise ListenError(f"--fd {fd} is a connection: pass a bound socket, on which the server can listen")
     made.setblocking(False)
-    made.listen(backlog)
     return Listener(made, _shown(made, scheme))
+
+
+def _is_connected(made: socket.socket) -> bool:
+    try:
+        made.getpeername()
+    except OSError:
+        return False
+    return True
 
 
 def _shown(made: socket.socket, scheme: str) -> str:

@@ -6,15 +6,13 @@ configuration that has uvicorn's loggers and none of ours is also used for ours.
 
 from __future__ import annotations
 
-import http
-import json
 import logging
-import logging.config
 import os
 import sys
 from copy import copy
+from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from oneloop.http.options import Options
@@ -32,6 +30,8 @@ _LEVELS = {
 }
 _LEVEL_COLORS = {TRACE: 34, logging.DEBUG: 36, logging.INFO: 32, logging.WARNING: 33, logging.ERROR: 31}
 _LEVEL_COLORS[logging.CRITICAL] = 91
+# Only in logs: the client has closed the connection before the response began. nginx has introduced it.
+CLIENT_GONE = 499
 _STATUS_COLORS = {1: 97, 2: 32, 3: 33, 4: 31, 5: 91}
 _LOGGERS = ("oneloop", "oneloop.error", "oneloop.access", "oneloop.asgi")
 
@@ -73,6 +73,31 @@ def _configure_usual(options: Options) -> None:
         logger.propagate = False
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.INFO)
+    _configure_asyncio(options)
+
+
+def _configure_asyncio(options: Options) -> None:
+    """Print messages of the loop like ours, with their level, if the program has no handler for them.
+
+    Without any handler, Python prints only the text, whatever `--log-level` says.
+    """
+    logger = logging.getLogger("asyncio")
+    if any(isinstance(handler, _FallbackHandler) for handler in logger.handlers):
+        return
+    handler = _FallbackHandler(sys.stderr)
+    handler.setFormatter(DefaultFormatter("%(levelprefix)s %(message)s", use_colors=options.use_colors))
+    if options.log_level is not None:
+        handler.setLevel(_LEVELS[options.log_level])
+    logger.addHandler(handler)
+
+
+class _FallbackHandler(logging.StreamHandler[TextIO]):
+    """Emits only if the program has added no handler of its own."""
+
+    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
+        """Return False if another handler gets the record."""
+        others = [*logging.getLogger(record.name).handlers, *logging.getLogger().handlers]
+        return super().filter(record) if others == [self] else False
 
 
 def _configure_from(given: str | os.PathLike[str] | dict[str, object]) -> None:
@@ -81,6 +106,8 @@ def _configure_from(given: str | os.PathLike[str] | dict[str, object]) -> None:
         return
     path = Path(given)
     if path.suffix == ".json":
+        import json
+
         _configure_dict(json.loads(path.read_text(encoding="utf-8")))
     elif path.suffix in (".yaml", ".yml"):
         try:
@@ -90,12 +117,16 @@ def _configure_from(given: str | os.PathLike[str] | dict[str, object]) -> None:
         _configure_dict(yaml.safe_load(path.read_text(encoding="utf-8")))
     else:
         # Do not disable existing loggers: the application's may have been created before.
-        logging.config.fileConfig(path, disable_existing_loggers=False)
+        from logging.config import fileConfig
+
+        fileConfig(path, disable_existing_loggers=False)
         _adopt_uvicorns(set(logging.root.manager.loggerDict))
 
 
 def _configure_dict(config: dict[str, Any]) -> None:
-    logging.config.dictConfig(config)
+    from logging.config import dictConfig
+
+    dictConfig(config)
     _adopt_uvicorns(set(config.get("loggers", ())))
 
 
@@ -148,16 +179,22 @@ class AccessFormatter(DefaultFormatter):
         record = copy(record)
         if isinstance(record.args, tuple) and len(record.args) == 5:
             client, method, target, version, status = record.args
-            line, said = f"{method} {target} HTTP/{version}", status_text(int(str(status)))
+            # The server could not read the request's first line: it is "-".
+            line = f"{method} {target} HTTP/{version}" if method != "-" else "-"
+            said = status_text(int(str(status)))
             if self.use_colors:
                 line, said = painted(line, 1), painted(said, _STATUS_COLORS.get(int(str(status)) // 100, 0))
+            # The end of the message, if the response is incomplete.
+            said += record.__dict__.get("cut", "")
             record.__dict__.update(client_addr=client, request_line=line, status_code=said)
         return super().formatMessage(record)
 
 
 def status_text(status: int) -> str:
     """Return a status code with its phrase, if it has one."""
+    if status == CLIENT_GONE:
+        return f"{status} Client Closed Request"
     try:
-        return f"{status} {http.HTTPStatus(status).phrase}"
+        return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         return f"{status} "

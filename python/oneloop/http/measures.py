@@ -30,14 +30,23 @@ IN_FLIGHT = 1
 CONNECTIONS = 2
 BODY_BYTES = 3
 DURATION_S = 4
-# Six cells, indexed by the first digit of the status; 0 is unused.
-STATUS = 5
-BUCKET = STATUS + 6
+INCOMPLETE = 5
+WEBSOCKET_BYTES = 6
+# Ten cells, indexed by the first digit of the status; 0 is unused.
+STATUS = 7
+BUCKET = STATUS + 10
 LOOP = BUCKET + len(BOUNDS_S) + 1
 
 _LOOP_FIELDS = [field.name for field in fields(Statistics) if field.type in ("int", "float")]
 # These fields are gauges; all others are counters.
-_LOOP_GAUGES = ("timers_pending", "open_transports", "longest_callback_s", "longest_tick_s", "loop_lag_s")
+_LOOP_GAUGES = (
+    "timers_pending",
+    "timers_cancelled",
+    "open_transports",
+    "longest_callback_s",
+    "longest_tick_s",
+    "loop_lag_s",
+)
 WIDTH = LOOP + len(_LOOP_FIELDS)
 
 ROWS = 2048
@@ -93,19 +102,25 @@ class Measures:
         body_bytes: int,
         duration_s: float,
         _headers: object,
+        is_complete: bool = True,
     ) -> None:
-        """Count a response."""
+        """Count a response. Its arguments are those of `AccessLog`."""
         row = self._row
         row[STATUS + status // 100] += 1.0
         row[BODY_BYTES] += body_bytes
         row[DURATION_S] += duration_s
         row[BUCKET + bisect_left(BOUNDS_S, duration_s)] += 1.0
+        if not is_complete:
+            row[INCOMPLETE] += 1.0
 
-    def publish(self, loop: asyncio.AbstractEventLoop, in_flight: int, connections: int) -> None:
+    def publish(
+        self, loop: asyncio.AbstractEventLoop, in_flight: int, connections: int, websocket_bytes: int = 0
+    ) -> None:
         """Update the values that are read from the server and the loop."""
         row = self._row
         row[IN_FLIGHT] = in_flight
         row[CONNECTIONS] = connections
+        row[WEBSOCKET_BYTES] = websocket_bytes
         statistics: Any = getattr(loop, "statistics", None)
         if statistics is not None:
             now = statistics()
@@ -137,10 +152,14 @@ def _add_counts(lines: list[str], rows: dict[int, memoryview[float]]) -> None:
     for row, cells in rows.items():
         lines.extend(
             f'oneloop_http_requests_total{{worker="{row}",status="{digit}xx"}} {_number(cells[STATUS + digit])}'
-            for digit in range(1, 6)
+            for digit in range(1, 10)
+            # No standard defines a status from 600 on, but applications can use them.
+            if digit < 6 or cells[STATUS + digit]
         )
     for name, kind, place, text in (
+        ("oneloop_http_incomplete_responses_total", "counter", INCOMPLETE, "Responses that ended before their end."),
         ("oneloop_http_response_body_bytes_total", "counter", BODY_BYTES, "Bytes of the bodies of responses."),
+        ("oneloop_http_websocket_bytes_total", "counter", WEBSOCKET_BYTES, "Bytes of messages sent to WebSockets."),
         ("oneloop_http_requests_in_flight", "gauge", IN_FLIGHT, "Requests in progress."),
         ("oneloop_http_connections", "gauge", CONNECTIONS, "Open connections."),
     ):
@@ -150,7 +169,7 @@ def _add_counts(lines: list[str], rows: dict[int, memoryview[float]]) -> None:
 
 def _add_histogram(lines: list[str], rows: dict[int, memoryview[float]]) -> None:
     name = "oneloop_http_request_duration_seconds"
-    _head(lines, name, "histogram", "Time from the head of a request to the end of its response.")
+    _head(lines, name, "histogram", "Time from the head of a request to the end of its response or handshake.")
     for row, cells in rows.items():
         total = 0.0
         for index, bound in enumerate((*BOUNDS_S, None)):

@@ -1,6 +1,6 @@
 """`Options`: the checked options of `serve`, `run` and the command `oneloop serve`.
 
-Names and meanings are uvicorn's where uvicorn has the option. `Given` has the same names as keyword arguments.
+Names and meanings are uvicorn's where uvicorn has the option. `given.Given` has the same names as keyword arguments.
 """
 
 from __future__ import annotations
@@ -9,25 +9,23 @@ import os
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING
 
+from oneloop import cgroup
 from oneloop.http.proxies import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Given", "OptionError", "Options"]
+    from oneloop.http.given import AccessFormat, Headers, HttpVersions, Interface, Lifespan, LogConfig
 
-Interface: TypeAlias = Literal["auto", "asgi3", "asgi2", "wsgi"]
-Lifespan: TypeAlias = Literal["auto", "on", "off"]
-AccessFormat: TypeAlias = Literal["text", "json"]
-Headers: TypeAlias = "Sequence[tuple[str, str]]"
-LogConfig: TypeAlias = "str | os.PathLike[str] | dict[str, object]"
+__all__ = ["OptionError", "Options"]
 
 LOG_LEVELS = ("critical", "error", "warning", "info", "debug", "trace")
 CHOICES: dict[str, tuple[str, ...]] = {
     "interface": ("auto", "asgi3", "asgi2", "wsgi"),
     "lifespan": ("auto", "on", "off"),
+    "http": ("auto", "1", "2", "h2c"),
     "access_log_format": ("text", "json"),
     "log_level": LOG_LEVELS,
 }
@@ -46,10 +44,15 @@ _AT_LEAST = {
     "limit_max_requests": 1,
     "limit_max_requests_jitter": 0,
     "limit_memory": 1,
+    "redirect_https": 1,
     "max_line_size": 16,
     "max_header_size": 64,
     "max_headers": 1,
     "max_body_size": 0,
+    "http2_streams": 1,
+    "http2_stream_window": 65_535,
+    "http2_connection_window": 65_535,
+    "http2_frame_size": 16_384,
     "ws_max_size": 1,
     "timeout_keep_alive": 0,
     "timeout_header": 0,
@@ -67,11 +70,16 @@ _AT_MOST = {
     "fd": (1 << 31) - 1,
     "workers": 1024,
     "threads": 1 << 16,
+    "redirect_https": 65535,
     "limit_concurrency": _LARGEST,
     "max_line_size": _LARGEST,
     "max_header_size": _LARGEST,
     "max_headers": MOST_HEADERS,
     "max_body_size": _LARGEST,
+    "http2_streams": 1 << 30,
+    "http2_stream_window": (1 << 31) - 1,
+    "http2_connection_window": (1 << 31) - 1,
+    "http2_frame_size": (1 << 24) - 1,
     "ws_max_size": _LARGEST,
     "uds_mode": 0o7777,
 }
@@ -89,69 +97,6 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 
 class OptionError(ValueError):
     """An option is wrong, or cannot be combined with another one; the message says what to do."""
-
-
-class Given(TypedDict, total=False):
-    """The keyword arguments of `serve` and `run`: the fields of `Options`."""
-
-    host: str
-    port: int
-    uds: str | None
-    uds_mode: int | None
-    fd: int | None
-    backlog: int
-    reuse_port: bool
-    workers: int | None
-    reload: bool
-    reload_dirs: Sequence[str]
-    reload_includes: Sequence[str]
-    reload_excludes: Sequence[str]
-    reload_delay: float
-    interface: Interface
-    factory: bool
-    app_dir: str
-    env_file: str | os.PathLike[str] | None
-    lifespan: Lifespan
-    root_path: str
-    headers: Headers
-    server_header: bool
-    date_header: bool
-    proxy_headers: bool
-    forwarded_allow_ips: str | Sequence[str] | None
-    proxy_protocol: bool
-    static: Sequence[tuple[str, str]]
-    metrics: str | None
-    threads: int
-    green: bool
-    log_config: LogConfig | None
-    log_level: str | None
-    access_log: bool
-    access_log_format: AccessFormat
-    use_colors: bool | None
-    limit_concurrency: int | None
-    limit_max_requests: int | None
-    limit_max_requests_jitter: int
-    limit_memory: int | None
-    max_line_size: int
-    max_header_size: int
-    max_headers: int
-    max_body_size: int | None
-    timeout_header: float
-    timeout_body: float
-    timeout_keep_alive: float
-    timeout_graceful_shutdown: float | None
-    timeout_worker_healthcheck: float
-    ws_max_size: int
-    ws_ping_interval: float | None
-    ws_ping_timeout: float | None
-    ws_per_message_deflate: bool
-    ssl_certfile: str | os.PathLike[str] | None
-    ssl_keyfile: str | os.PathLike[str] | None
-    ssl_keyfile_password: str | None
-    ssl_version: int
-    ssl_cert_reqs: int
-    ssl_ca_certs: str | os.PathLike[str] | None
-    ssl_ciphers: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +121,7 @@ class Options:
     app_dir: str = ""
     env_file: str | os.PathLike[str] | None = None
     lifespan: Lifespan = "auto"
+    http: HttpVersions = "auto"
     root_path: str = ""
     headers: Headers = ()
     server_header: bool = True
@@ -184,6 +130,9 @@ class Options:
     forwarded_allow_ips: str | Sequence[str] | None = None
     proxy_protocol: bool = False
     static: Sequence[tuple[str, str]] = ()
+    compress: bool = False
+    redirect_https: int | None = None
+    health: str | None = None
     metrics: str | None = None
     threads: int = 8
     green: bool = False
@@ -200,6 +149,10 @@ class Options:
     max_header_size: int = 64 * 1024
     max_headers: int = 100
     max_body_size: int | None = None
+    http2_streams: int = 100
+    http2_stream_window: int = 256 * 1024
+    http2_connection_window: int = 1024 * 1024
+    http2_frame_size: int = 16 * 1024
     timeout_header: float = 10.0
     timeout_body: float = 60.0
     timeout_keep_alive: float = 5.0
@@ -230,6 +183,7 @@ class Options:
         self._check_texts()
         self._check_files()
         self._check_processes()
+        self._resolve_paths()
         # Called to check the addresses.
         self.trust()
 
@@ -287,8 +241,15 @@ class Options:
                 raise OptionError(f"--header {name}: the server sets this header itself, so leave it out")
         if self.root_path and not self.root_path.startswith("/"):
             raise OptionError(f"--root-path must begin with a slash, not {self.root_path!r}")
-        if self.metrics is not None and not self.metrics.startswith("/"):
-            raise OptionError(f"--metrics must be a path that begins with a slash, not {self.metrics!r}")
+        for name in ("metrics", "health"):
+            path = getattr(self, name)
+            if path is not None and not path.startswith("/"):
+                raise OptionError(f"--{name} must be a path that begins with a slash, not {path!r}")
+        if self.health is not None and self.health == self.metrics:
+            raise OptionError(f"--health and --metrics cannot both be {self.health}")
+        self._check_folders()
+
+    def _check_folders(self) -> None:
         for url, folder in self.static:
             if not url.startswith("/"):
                 raise OptionError(f"--static must be URL=DIR, where URL begins with a slash, not {url!r}")
@@ -300,6 +261,11 @@ class Options:
             path = getattr(self, name)
             if isinstance(path, str | os.PathLike) and not Path(path).is_file():
                 raise OptionError(f"{flag(name)} {os.fspath(path)}: there is no such file")
+        if self.ssl_certfile is not None and self.redirect_https is not None:
+            raise OptionError(
+                "--redirect-https is for requests without TLS, and with --ssl-certfile there are none: run a second"
+                " server on port 80 with --redirect-https and without --ssl-certfile"
+            )
         if self.ssl_certfile is None:
             for name in ("ssl_keyfile", "ssl_keyfile_password", "ssl_ca_certs", "ssl_ciphers"):
                 if getattr(self, name) is not None:
@@ -308,6 +274,18 @@ class Options:
             raise OptionError(
                 "--ssl-cert-reqs needs --ssl-ca-certs, the file with the authorities of the clients' certificates"
             )
+
+    def _resolve_paths(self) -> None:
+        """Make the paths absolute that are used after the import: an application can change the current directory."""
+        made: dict[str, object] = {
+            name: os.path.abspath(value)  # noqa: PTH100 - must not resolve links
+            for name in ("ssl_certfile", "ssl_keyfile", "ssl_ca_certs")
+            if (value := getattr(self, name)) is not None
+        }
+        if self.static:
+            made["static"] = [(url, os.path.abspath(folder)) for url, folder in self.static]  # noqa: PTH100
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
 
     def _check_processes(self) -> None:
         if self.limit_max_requests_jitter and self.limit_max_requests is None:
@@ -324,10 +302,12 @@ class Options:
         if self.workers is not None:
             return self.workers
         text = os.environ.get("WEB_CONCURRENCY", "1")
+        if text == "auto":
+            return min(cgroup.usable_cpus(), _AT_MOST["workers"])
         if not text.isdecimal() or not 1 <= int(text) <= _AT_MOST["workers"]:
             raise OptionError(
-                "the environment variable WEB_CONCURRENCY must be a number of workers from 1 to"
-                f" {_AT_MOST['workers']}, not {text!r}"
+                "the environment variable WEB_CONCURRENCY must be auto or a number of workers from 1"
+                f" to {_AT_MOST['workers']}, not {text!r}"
             )
         return int(text)
 

@@ -1,7 +1,8 @@
 """`Process`: a serving process, alone or as a parent's worker. It loads the application, serves, and handles signals.
 
 Messages from a worker to its parent: `ready`; `replace` with a reason; `over` when its loop is about to end; `alive` as
-the answer to `P`. Messages from the parent: `F`, `L` and `N` for an `Ending`, and `P` (ping).
+the response to `P`; `short` when it cannot accept a connection that it was told of, or accepts none any more. Messages
+from the parent: `F`, `L` and `N` for an `Ending`, `P` (ping), and `A`: accept what another worker could not.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import functools
 import logging
 import os
 import signal
 import ssl
 from typing import TYPE_CHECKING
 
-from oneloop.http import environment
 from oneloop.http.application import LoadError, load
+from oneloop.http.imports import import_for
 from oneloop.http.lifespan import LifespanError
+from oneloop.http.listeners import ListenError
 from oneloop.http.server import Ending, Server
 from oneloop.loop import Loop
 
@@ -77,7 +80,8 @@ class Process:
         self._channel = channel
         self._notifier = notifier
         self._from_file = from_file
-        self._signals = 0
+        self._is_ending = False
+        self._serving: tuple[asyncio.Task[int], Server] | None = None
 
     def run(self) -> int:
         """Serve, and return the exit status. After serving has ended, SIGINT and SIGTERM are ignored."""
@@ -88,14 +92,17 @@ class Process:
                 faulthandler.enable()
         try:
             if self._channel is not None and options.env_file is not None:
-                # The file may have changed since the parent was started.
+                from oneloop.http import environment
+
+                # The file may have changed since the parent was started. An EnvironmentFileError is a ValueError.
                 environment.load(options.env_file, again=self._from_file)
             if options.green:
                 from oneloop.green import monkey
 
                 monkey.patch_all()
+            import_for(options)
             app = load(self._target, interface=options.interface, factory=options.factory, app_dir=options.app_dir)
-        except (LoadError, OSError, ImportError, environment.EnvironmentFileError) as error:
+        except (LoadError, OSError, ImportError, ValueError) as error:
             log.error("Cannot load the application: %s", error)
             if isinstance(error, LoadError) and error.details:
                 log.error("%s", error.details.rstrip())
@@ -103,7 +110,22 @@ class Process:
         if app.is_from_factory:
             log.warning("%s is a factory function and was called to get the application: add --factory.", self._target)
         with asyncio.Runner(loop_factory=Loop) as runner:
-            return runner.run(self._serve(app))
+            try:
+                return runner.run(self._serve(app))
+            except KeyboardInterrupt:
+                if self._serving is None or self._serving[0].done():
+                    raise
+                return self._end_interrupted(runner.get_loop(), *self._serving)
+
+    def _end_interrupted(self, loop: asyncio.AbstractEventLoop, serving: asyncio.Task[int], server: Server) -> int:
+        """End as a signal ends it: a task or a green thread of the application has raised KeyboardInterrupt."""
+        if self._channel is None:
+            self._end_by_signal(server, signal.SIGTERM)
+        else:
+            server.end(Ending.FINISH)
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):
+                return loop.run_until_complete(serving)
 
     async def _serve(self, app: object) -> int:
         loop = asyncio.get_running_loop()
@@ -115,17 +137,19 @@ class Process:
             measures=self._measures,
             on_limit=None if self._channel is None else self._ask_for_successor,
         )
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving = task, server
         if self._channel is None:
             handlers: dict[signal.Signals, Callable[[], None]] = {
-                signal.SIGINT: lambda: self._end_by_signal(server),
-                signal.SIGTERM: lambda: self._end_by_signal(server),
+                signal.SIGINT: lambda: self._end_by_signal(server, signal.SIGINT),
+                signal.SIGTERM: lambda: self._end_by_signal(server, signal.SIGTERM),
                 signal.SIGHUP: lambda: self._reload(server),
             }
         else:
             # The parent handles SIGINT and counts signals. SIGTERM to this worker ends it, and the parent replaces it.
             handlers = {signal.SIGTERM: lambda: server.end(Ending.FINISH)}
-            self._channel.setblocking(False)
-            loop.add_reader(self._channel.fileno(), self._hear, server)
+            self._listen_to_parent(self._channel, server)
         for number, handler in handlers.items():
             loop.add_signal_handler(number, handler)
         log.info("Started server process [%d]", os.getpid())
@@ -135,7 +159,7 @@ class Process:
             # The reason was logged before.
             log.error("Application startup failed. Exiting.")
             return STARTUP_FAILURE
-        except (OSError, ssl.SSLError, ValueError) as error:
+        except (ListenError, OSError, ssl.SSLError, ValueError) as error:
             log.error("Cannot start the server: %s", error)
             return STARTUP_FAILURE
         finally:
@@ -180,6 +204,14 @@ class Process:
         with contextlib.suppress(OSError):
             self._channel.send(f"{words}\n".encode())
 
+    def _listen_to_parent(self, channel: socket.socket, server: Server) -> None:
+        loop = asyncio.get_running_loop()
+        channel.setblocking(False)
+        loop.add_reader(channel.fileno(), self._hear, server)
+        if not self._options.reuse_port:
+            pass_on = functools.partial(self._say, "short")
+            loop._shared.update((listener.socket, pass_on) for listener in self._listeners)  # type: ignore[attr-defined]
+
     def _hear(self, server: Server) -> None:
         assert self._channel is not None
         try:
@@ -196,16 +228,22 @@ class Process:
             word = words[place : place + 1]
             if word == b"P":
                 self._say("alive")
+            elif word == b"A":
+                asyncio.get_running_loop()._look_for_connections()  # type: ignore[attr-defined]
             else:
                 server.end(_ENDINGS[word])
 
-    def _end_by_signal(self, server: Server) -> None:
-        self._signals += 1
-        if self._signals == 1:
-            log.info("Shutting down")
-            if self._notifier is not None:
-                self._notifier.stopping()
-        server.end(Ending.LAST if self._signals == 1 else Ending.NOW)
+    def _end_by_signal(self, server: Server, number: signal.Signals) -> None:
+        """End the server. Once it is ending, only SIGINT changes something: supervisors send SIGTERM again."""
+        if self._is_ending:
+            if number == signal.SIGINT:
+                server.end(Ending.NOW)
+            return
+        self._is_ending = True
+        log.info("Shutting down")
+        if self._notifier is not None:
+            self._notifier.stopping()
+        server.end(Ending.LAST)
 
     def _reload(self, server: Server) -> None:
         if self._notifier is not None:

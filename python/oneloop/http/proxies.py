@@ -6,22 +6,26 @@ belong to a trusted proxy. Addresses to the left of it were written by the clien
 
 from __future__ import annotations
 
-import ipaddress
+import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
+    import ipaddress
     from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["Client", "Trust", "client_of"]
-
-_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 SCHEMES = ("http", "https", "ws", "wss")
 # The longest name in DNS. Results for longer names are not cached.
 LONGEST_HOST = 253
 # The number of cached results.
 KEPT = 4096
+# The default. `ipaddress` is imported only for other addresses: it takes a part of a server's start. That is when the
+# options are read, for the reasons in `imports.py`.
+_LOOPBACK = ("127.0.0.1", "::1")
+# The beginning of an IPv4 address in an IPv6 address (RFC 4291, 2.5.5.2).
+_MAPPED = bytes(10) + b"\xff\xff"
 
 
 @final
@@ -36,20 +40,29 @@ class Trust:
         ValueError: an item is none of these. Host names are not resolved.
     """
 
-    __slots__ = ("_addresses", "_answers", "_literals", "_networks", "is_everybody")
+    __slots__ = ("_addresses", "_has_others", "_literals", "_networks", "_responses", "is_everybody")
 
     def __init__(self, allowed: str | Sequence[str]) -> None:
         names = allowed.split(",") if isinstance(allowed, str) else allowed
         stripped = [name.strip() for name in names if name.strip()]
         self.is_everybody = "*" in stripped
-        self._addresses: set[_Address] = set()
+        # In the form of `str(ip_address(...))`.
+        self._addresses: set[str] = set()
         self._networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
         self._literals: set[str] = set()
-        self._answers: dict[str, bool] = {}
+        self._responses: dict[str, bool] = {}
+        # Besides those of `_LOOPBACK`.
+        self._has_others = False
         for name in stripped:
             self._add(name)
 
     def _add(self, name: str) -> None:
+        if name in _LOOPBACK:
+            self._addresses.add(name)
+            return
+        self._has_others = True
+        import ipaddress
+
         if "/" in name and not name.startswith("/"):
             try:
                 self._networks.append(ipaddress.ip_network(name))
@@ -57,7 +70,7 @@ class Trust:
                 raise ValueError(f"{name!r} is neither a network nor an absolute path ({error})") from error
             return
         try:
-            self._addresses.add(ipaddress.ip_address(name))
+            self._addresses.add(str(ipaddress.ip_address(name)))
         except ValueError as error:
             if name not in ("*", "unix") and not name.startswith("/"):
                 raise ValueError(
@@ -70,23 +83,43 @@ class Trust:
         """Return True if this host is trusted. `""` and `unix` are peers without an address (unix sockets)."""
         if self.is_everybody:
             return True
-        answer = self._answers.get(host)
-        if answer is None:
-            answer = self._is_trusted(host)
+        response = self._responses.get(host)
+        if response is None:
+            response = self._is_trusted(host)
             if len(host) <= LONGEST_HOST:
-                if len(self._answers) >= KEPT:
-                    self._answers.clear()
-                self._answers[host] = answer
-        return answer
+                if len(self._responses) >= KEPT:
+                    self._responses.clear()
+                self._responses[host] = response
+        return response
 
     def _is_trusted(self, host: str) -> bool:
+        if host in self._addresses:
+            return True
+        if not self._has_others:
+            return _without_zone(host) in self._addresses
+        # Imported before.
+        import ipaddress
+
         try:
             address = ipaddress.ip_address(host)
         except ValueError:
             return (host or "unix") in self._literals
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
-        return address in self._addresses or any(address in network for network in self._networks)
+        return str(address) in self._addresses or any(address in network for network in self._networks)
+
+
+def _without_zone(host: str) -> str:
+    """Return an address in the form of `str(ip_address(host))`; "" for another text, also for one with a zone."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            packed = socket.inet_pton(family, host)
+        except (OSError, ValueError):
+            continue
+        if packed.startswith(_MAPPED):
+            return socket.inet_ntop(socket.AF_INET, packed[len(_MAPPED) :])
+        return socket.inet_ntop(family, packed)
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

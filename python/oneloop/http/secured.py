@@ -8,6 +8,8 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Any
 
+from oneloop.http.certificates import own_certificate
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -40,8 +42,7 @@ def tls_of(transport: asyncio.BaseTransport) -> dict[str, Any]:
     version = session.version() if hasattr(session, "version") else None
     certificate = transport.get_extra_info("peercert")
     return {
-        # No TLS library reports which certificate was used for a session.
-        "server_cert": None,
+        "server_cert": _own(transport, session),
         "client_cert_chain": _chain(session),
         "client_cert_name": _name(certificate) if certificate else None,
         # With an invalid client certificate the handshake fails, so there is never an error here.
@@ -49,6 +50,13 @@ def tls_of(transport: asyncio.BaseTransport) -> dict[str, Any]:
         "tls_version": VERSIONS.get(version or ""),
         "cipher_suite": _suite(transport, cipher[0]) if cipher else None,
     }
+
+
+def _own(transport: asyncio.BaseTransport, session: Any) -> str | None:
+    """Return the certificate that the server has sent. With OpenSSL, a session has the context that has made it."""
+    made_by = getattr(session, "context", None)
+    context = made_by if isinstance(made_by, ssl.SSLContext) else transport.get_extra_info("sslcontext")
+    return own_certificate(context)
 
 
 def _chain(session: Any) -> list[str]:

@@ -9,14 +9,16 @@ import asyncio
 import contextlib
 import enum
 import logging
-import random
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from oneloop import _native
 from oneloop.http.access import AccessLog
 from oneloop.http.certificates import Certificates
+from oneloop.http.compression import settings as compression_settings
 from oneloop.http.lifespan import Lifespan
+from oneloop.http.listeners import ListenError
 from oneloop.http.measures import Measures, read_memory_bytes
 from oneloop.http.routes import with_routes
 from oneloop.http.static import settings as static_settings
@@ -34,6 +36,7 @@ log = logging.getLogger("oneloop.error")
 
 # Interval between two checks of the process's memory.
 MEMORY_INTERVAL_S = 1.0
+LONGEST_MEMORY_INTERVAL_S = 60.0
 # The longest interval between two checks whether connections have ended.
 LONGEST_LOOK_S = 0.1
 # Replaces a keep-alive timeout of zero.
@@ -57,8 +60,9 @@ class Server:
     Args:
         app: the application.
         options: the options.
-        listeners: the listening sockets; they are closed when the server ends.
+        listeners: the bound sockets; they are closed when the server ends.
         logs_records: send access lines through `logging`.
+        log_response: writes the access log instead, with the arguments of an `AccessLog`.
         measures: this process's counters, for `--metrics`.
         on_limit: called with the reason when a limit is reached and this process should be replaced. None: the
             server stops then.
@@ -71,6 +75,7 @@ class Server:
         listeners: Sequence[Listener],
         *,
         logs_records: bool = False,
+        log_response: Callable[..., None] | None = None,
         measures: Measures | None = None,
         on_limit: Callable[[str], None] | None = None,
     ) -> None:
@@ -78,6 +83,7 @@ class Server:
         self._options = options
         self._listeners = listeners
         self._logs_records = logs_records
+        self._log_response = log_response
         self._measures = measures
         self._on_limit = on_limit or self._end_at_limit
         self._loop = asyncio.get_running_loop()
@@ -92,7 +98,6 @@ class Server:
         self._lifespan = Lifespan(app.call, mode)
         self._http: _native.HttpServer | None = None
         self._has_unfinished = False
-        self._is_over_limit = False
 
     @property
     def has_unfinished(self) -> bool:
@@ -120,6 +125,7 @@ class Server:
 
         Raises:
             LifespanError: the application's startup failed.
+            ListenError: the address was taken while the application started.
             OSError, ssl.SSLError, ValueError: the certificates cannot be used.
         """
         try:
@@ -132,6 +138,9 @@ class Server:
                 await self._listen()
                 on_ready()
                 await self._asked.wait()
+            except ListenError:
+                self.end(Ending.FINISH)
+                raise
             except BaseException:
                 # Cancelled by the calling program: end immediately.
                 self.end(Ending.NOW)
@@ -144,7 +153,7 @@ class Server:
 
     async def _listen(self) -> None:
         options = self._options
-        if options.access_log:
+        if options.access_log and self._log_response is None:
             self._access = AccessLog(
                 self._loop,
                 form=options.access_log_format,
@@ -155,13 +164,14 @@ class Server:
         http = self._http = _native.HttpServer(self._loop, app, interface=self._app.interface, **self._settings())
         secured = self._secured()
         for listener in self._listeners:
+            listener.listen(options.backlog)
             self._servers.append(
                 await self._loop.create_server(http, sock=listener.socket, backlog=options.backlog, **secured)
             )
         if options.limit_memory is not None:
-            self._look_at_memory(options.limit_memory)
+            self._limit_memory(options.limit_memory)
         if self._measures is not None:
-            self._publish()
+            self._keep_publishing()
 
     def _secured(self) -> dict[str, Any]:
         """Return the TLS arguments for the loop. With PROXY protocol there are none: TLS begins after its header."""
@@ -187,6 +197,11 @@ class Server:
             "max_header_bytes": options.max_header_size,
             "max_headers": options.max_headers,
             "max_body_bytes": options.max_body_size,
+            "http": options.http,
+            "http2_streams": options.http2_streams,
+            "http2_stream_window": options.http2_stream_window,
+            "http2_connection_window": options.http2_connection_window,
+            "http2_frame_bytes": options.http2_frame_size,
             "limit_concurrency": options.limit_concurrency,
             "trust": options.trust(),
             "on_response": self._response_callback(),
@@ -205,8 +220,12 @@ class Server:
                 "multiprocess": options.worker_count > 1,
             }
         if options.static:
-            reserved = [] if options.metrics is None else [options.metrics]
+            reserved = [path for path in (options.metrics, options.health) if path is not None]
             settings["static"] = static_settings(options.static, reserved)
+        if options.compress:
+            settings["compress"] = compression_settings()
+        settings["health"] = options.health
+        settings["redirect_https"] = options.redirect_https
         if options.proxy_protocol:
             settings["proxy_protocol"] = True
             if self._certificates is not None:
@@ -214,7 +233,11 @@ class Server:
         return settings
 
     def _response_callback(self) -> Callable[..., None] | None:
-        access, measures = self._access, self._measures
+        access = self._log_response if self._options.access_log else None
+        access = access or self._access
+        if access is not None and self._options.health is not None:
+            access = _without(self._options.health.encode(), access)
+        measures = self._measures
         if measures is None:
             return access
         if access is None:
@@ -232,41 +255,64 @@ class Server:
         limit = self._options.limit_max_requests
         if limit is None:
             return None
+        # After so many requests more, ask again: the successor may have failed to start.
+        step = max(limit // 10, 1)
         # Random, so that workers that were started together do not end together.
-        limit += random.randint(0, self._options.limit_max_requests_jitter)
+        next_at = limit + int.from_bytes(os.urandom(8), "big") % (self._options.limit_max_requests_jitter + 1)
 
         def count(total: int) -> None:
-            # Call it only once, because it takes a while until the successor has started.
-            if total >= limit and not self._is_over_limit:
-                self._is_over_limit = True
+            nonlocal next_at
+            if total >= next_at:
+                next_at = total + step
                 self._on_limit(f"it has served {total} requests (--limit-max-requests)")
 
         return count
 
-    def _look_at_memory(self, limit_bytes: int) -> None:
+    def _limit_memory(self, limit_bytes: int) -> None:
+        """Start to check the memory. If the application needs more from the start, a new process would not help."""
         used_bytes = read_memory_bytes()
         if used_bytes > limit_bytes:
-            self._on_limit(f"it uses {used_bytes} bytes of memory (--limit-memory {limit_bytes})")
+            log.warning(
+                "--limit-memory %d is less than this process needs after its start, %d bytes: it is replaced when it"
+                " uses twice as much as now. Set a higher limit.",
+                limit_bytes,
+                used_bytes,
+            )
+            limit_bytes = 2 * used_bytes
+        self._plan_look_at_memory(limit_bytes, MEMORY_INTERVAL_S)
+
+    def _plan_look_at_memory(self, limit_bytes: int, interval_s: float) -> None:
+        self._timers["memory"] = self._loop.call_later(interval_s, self._look_at_memory, limit_bytes, interval_s)
+
+    def _look_at_memory(self, limit_bytes: int, interval_s: float) -> None:
+        used_bytes = read_memory_bytes()
+        if used_bytes <= limit_bytes:
+            self._plan_look_at_memory(limit_bytes, MEMORY_INTERVAL_S)
             return
-        self._timers["memory"] = self._loop.call_later(MEMORY_INTERVAL_S, self._look_at_memory, limit_bytes)
+        self._on_limit(f"it uses {used_bytes} bytes of memory (--limit-memory {limit_bytes})")
+        # Ask again later each time: the successor may have failed to start.
+        self._plan_look_at_memory(limit_bytes, min(interval_s * 2, LONGEST_MEMORY_INTERVAL_S))
 
     def _end_at_limit(self, why: str) -> None:
-        log.info("This process is stopping: %s.", why)
-        self.end(Ending.LAST)
+        if self._ending is None:
+            log.info("This process is stopping: %s.", why)
+            self.end(Ending.LAST)
 
     # -- metrics --------------------------------------------------------------------------------------
 
-    def _publish(self) -> None:
-        assert self._measures is not None
-        assert self._http is not None
-        self._measures.publish(self._loop, self._http.requests, self._http.connections)
-        self._timers["measures"] = self._loop.call_later(self._measures.INTERVAL_S, self._publish)
+    def _publish(self) -> Measures:
+        measures, http = self._measures, self._http
+        assert measures is not None
+        assert http is not None
+        measures.publish(self._loop, http.requests, http.connections, http.websocket_bytes)
+        return measures
+
+    def _keep_publishing(self) -> None:
+        measures = self._publish()
+        self._timers["measures"] = self._loop.call_later(measures.INTERVAL_S, self._keep_publishing)
 
     def _metrics_text(self) -> str:
-        assert self._measures is not None
-        assert self._http is not None
-        self._measures.publish(self._loop, self._http.requests, self._http.connections)
-        return self._measures.text()
+        return self._publish().text()
 
     # -- stopping -------------------------------------------------------------------------------------
 
@@ -291,10 +337,10 @@ class Server:
             if threads and not self._has_unfinished:
                 await self._loop.run_in_executor(None, lambda: [thread.join() for thread in threads])
             if self._measures is not None:
-                self._measures.publish(self._loop, 0, 0)
+                self._measures.publish(self._loop, 0, 0, http.websocket_bytes)
         await self._end_lifespan()
         if self._access is not None:
-            self._access.flush()
+            self._access.close()
 
     async def _end_lifespan(self) -> None:
         if self._ending is Ending.NOW:
@@ -360,6 +406,16 @@ class Server:
                 await asyncio.wait_for(self._forced.wait(), look_s)
             look_s = min(look_s * 2, LONGEST_LOOK_S)
         return True
+
+
+def _without(path: bytes, log_response: Callable[..., None]) -> Callable[..., None]:
+    """Return the access log without the requests for a path."""
+
+    def write(client: object, method: str, target: bytes, *response: Any) -> None:
+        if target.partition(b"?")[0] != path:
+            log_response(client, method, target, *response)
+
+    return write
 
 
 def _is_patched() -> bool:

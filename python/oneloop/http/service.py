@@ -9,7 +9,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
-from oneloop.http import environment, logs
+from oneloop.http import logs
 from oneloop.http.listeners import ListenError, all_of, open_listeners
 from oneloop.http.options import OptionError, Options
 from oneloop.http.systemd import Notifier
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Unpack
 
+    from oneloop.http.given import Given
     from oneloop.http.listeners import Listener
-    from oneloop.http.options import Given
 
 __all__ = ["run", "run_with", "serve"]
 
@@ -41,9 +41,9 @@ async def serve(
     """Serve an application on the running oneloop loop, until the server is stopped.
 
     The server stops when `stop` is set, after `limit_max_requests`, and in the main thread also on SIGINT or SIGTERM.
-    It then waits for running requests, at most `timeout_graceful_shutdown` seconds; a second signal cancels them. If
-    this coroutine is cancelled, requests are cancelled immediately. The application's lifespan is shut down in any
-    case. Existing handlers of the loop for SIGINT and SIGTERM are replaced and not restored.
+    It then waits for running requests, at most `timeout_graceful_shutdown` seconds; a second signal cancels them if it
+    is SIGINT. If this coroutine is cancelled, requests are cancelled immediately. The application's lifespan is shut
+    down in any case. Existing handlers of the loop for SIGINT and SIGTERM are replaced and not restored.
 
     Args:
         app: an ASGI or WSGI application, or its name, `package.module:app`.
@@ -61,6 +61,7 @@ async def serve(
         TypeError: there is no such option, or the running loop is not a oneloop loop.
     """
     from oneloop.http.application import load
+    from oneloop.http.imports import import_for
     from oneloop.http.measures import Board, Measures
     from oneloop.http.server import Ending, Server
     from oneloop.loop import Loop
@@ -81,6 +82,7 @@ async def serve(
             " oneloop.run(main())"
         )
     logs_records = logs.configure(options)
+    import_for(options)
     app_dir = options.app_dir if isinstance(app, str) else None
     loaded = load(app, interface=options.interface, factory=options.factory, app_dir=app_dir)
     [listeners] = open_listeners(options)
@@ -116,15 +118,19 @@ def _take_signals(
     """In the main thread, add signal handlers that stop the server. Return the handled signals."""
     if threading.current_thread() is not threading.main_thread():
         return []
-    counts: list[int] = []
+    is_ending = False
 
-    def handle() -> None:
-        counts.append(1)
-        end(first if len(counts) == 1 else second)
+    def handle(number: signal.Signals) -> None:
+        nonlocal is_ending
+        if not is_ending:
+            is_ending = True
+            end(first)
+        elif number == signal.SIGINT:
+            end(second)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     for number in numbers:
-        loop.add_signal_handler(number, handle)
+        loop.add_signal_handler(number, handle, number)
     return numbers
 
 
@@ -165,6 +171,8 @@ def run_with(app: object, given: Given) -> int:
     from_file: list[str] = []
     path = given.get("env_file")
     if path is not None:
+        from oneloop.http import environment
+
         try:
             # Load it first, because variables can set options: WEB_CONCURRENCY, FORWARDED_ALLOW_IPS.
             from_file = environment.load(path)

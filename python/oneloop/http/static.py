@@ -1,12 +1,11 @@
 """The settings of `--static` for the native server: URLs, directories and content types.
 
-The native server answers the requests (`crates/native/src/http/static_files.rs`). Nothing here runs per request.
+The native server sends them (`crates/native/src/http/application/static_files`). Nothing here runs per request.
 """
 
 from __future__ import annotations
 
 import functools
-import mimetypes
 import os
 from typing import TYPE_CHECKING
 
@@ -41,12 +40,14 @@ def settings(
     """
     # Resolve relative paths now, because the application can change the current directory.
     made = [(url, os.path.abspath(folder)) for url, folder in folders]  # noqa: PTH100 - must not resolve links
-    return made, content_types(), list(reserved)
+    return made, content_types() if made else {}, list(reserved)
 
 
 @functools.cache
 def content_types() -> Mapping[str, str]:
     """Return content types by lower-case suffix without the dot, from the standard library's table (not /etc's)."""
+    import mimetypes
+
     table = mimetypes.MimeTypes()
     for suffix, kind in _FURTHER.items():
         table.add_type(kind, suffix)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from oneloop.http import forking
 from oneloop.http.forking import Child, fork, reason_of
 from oneloop.http.listeners import Listener, all_of
+from oneloop.interrupts import do_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,6 +56,7 @@ class Worker:
     is_ready: bool = False
     is_ending: bool = False
     kill_at_s: float | None = None
+    is_killed: bool = False
     heard: bytes = b""
     # When to send the next ping; after a ping, when the worker counts as stuck. None: no pings.
     check_at_s: float | None = None
@@ -84,7 +86,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class _Course:
+class _State:
     """The state of the parent. After SIGHUP it replaces the workers of all places one by one ("rolling")."""
 
     has_been_ready: bool = False
@@ -110,7 +112,7 @@ class Parent:
         self._places = [Place(number % len(work.groups)) for number in range(options.worker_count)]
         self._workers: list[Worker] = []
         self._watcher: Child | None = None
-        self._course = _Course()
+        self._state = _State()
         self._selector = selectors.DefaultSelector()
         self._wake_in, self._wake_out = socket.socketpair()
         self._next_alive_s = 0.0
@@ -126,7 +128,7 @@ class Parent:
                 self._selector.register(self._watcher.channel, selectors.EVENT_READ, self._watcher)
             for place in self._places:
                 place.worker = self._start(place)
-            while self._workers or not self._course.endings:
+            while self._workers or not self._state.endings:
                 self._turn()
         finally:
             self._end_everything()
@@ -136,14 +138,14 @@ class Parent:
                 is_end = number in (signal.SIGINT, signal.SIGTERM)
                 signal.signal(number, signal.SIG_IGN if is_end else handler)
         log.info("Stopping parent process [%d]", os.getpid())
-        return self._course.status
+        return self._state.status
 
     def _take_signals(self) -> dict[signal.Signals, Any]:
         for one in (self._wake_in, self._wake_out):
             one.setblocking(False)
         self._selector.register(self._wake_in, selectors.EVENT_READ)
         signal.set_wakeup_fd(self._wake_out.fileno(), warn_on_full_buffer=False)
-        return {number: signal.signal(number, forking._leave_it) for number in forking.SIGNALS}
+        return {number: signal.signal(number, do_nothing) for number in forking.SIGNALS}
 
     def _own_sockets(self) -> list[socket.socket]:
         """Return the sockets that a child must close. Otherwise it could not detect the end of this process."""
@@ -178,6 +180,7 @@ class Parent:
             if worker.kill_at_s is not None and now_s >= worker.kill_at_s:
                 log.error("Worker [%d] did not stop in time: killing it.", worker.child.pid)
                 worker.kill_at_s = None
+                worker.is_killed = True
                 worker.child.kill(signal.SIGKILL)
             if worker.check_at_s is not None and now_s >= worker.check_at_s:
                 self._check(worker, now_s)
@@ -217,10 +220,14 @@ class Parent:
 
     def _on_signal(self, number: int) -> None:
         if number in (signal.SIGINT, signal.SIGTERM):
+            is_again = self._state.endings > 0
+            if is_again and number == signal.SIGTERM:
+                # Supervisors send it more than once.
+                return
             name = signal.Signals(number).name
-            log.info("Received %s, %s.", name, "exiting" if not self._course.endings else "exiting immediately")
+            log.info("Received %s, %s.", name, "exiting immediately" if is_again else "exiting")
             self._end(0)
-        elif self._course.endings:
+        elif self._state.endings:
             return
         elif number == signal.SIGHUP:
             log.info("Received SIGHUP, replacing the workers one by one.")
@@ -251,7 +258,7 @@ class Parent:
 
     def _fill(self, place: Place) -> None:
         """Start the worker of an empty place, or the successor of its worker."""
-        if self._course.endings or place not in self._places:
+        if self._state.endings or place not in self._places:
             return
         if place.worker is None:
             place.worker = self._start(place)
@@ -260,21 +267,21 @@ class Parent:
 
     def _roll(self) -> None:
         self._notifier.reloading()
-        self._course.is_rolling = True
-        self._course.rolling = list(self._places)
+        self._state.is_rolling = True
+        self._state.rolling = list(self._places)
         self._roll_next()
 
     def _roll_next(self) -> None:
         """Start the next successor, if none is starting."""
         if any(place.successor is not None or not _is_ready(place) for place in self._places):
             return
-        while self._course.rolling:
-            place = self._course.rolling.pop(0)
+        while self._state.rolling:
+            place = self._state.rolling.pop(0)
             if place in self._places:
                 self._fill(place)
                 return
-        if self._course.is_rolling:
-            self._course.is_rolling = False
+        if self._state.is_rolling:
+            self._state.is_rolling = False
             self._tell_ready()
 
     def _add_place(self) -> None:
@@ -321,10 +328,19 @@ class Parent:
             elif line == b"over":
                 # Its loop has ended, so it cannot answer pings.
                 worker.check_at_s = None
-            elif place is not None and worker is place.worker:
+            elif line == b"short":
+                self._pass_on(worker)
+            elif place is not None and worker is place.worker and place.successor is None:
+                # A worker asks again after a while, in case that its successor has failed to start.
                 why = line.decode(errors="replace").removeprefix("replace ")
                 log.info("Replacing worker [%d]: %s.", worker.child.pid, why)
                 self._fill(place)
+
+    def _pass_on(self, worker: Worker) -> None:
+        """Tell the other workers that connections may wait of which the kernel has told only this one."""
+        for other in self._workers:
+            if other is not worker and other.is_ready:
+                other.child.tell(b"A")
 
     def _plan_check(self, worker: Worker) -> None:
         worker.is_asked = False
@@ -335,7 +351,7 @@ class Parent:
 
     def _on_ready(self, worker: Worker, place: Place | None) -> None:
         worker.is_ready = True
-        if place is None or self._course.endings:
+        if place is None or self._state.endings:
             # It was told to end while it was starting.
             self._finish(worker, b"F")
             return
@@ -343,10 +359,12 @@ class Parent:
             old, place.worker, place.successor = place.worker, worker, None
             if old is not None:
                 self._finish(old, b"F")
-        if self._course.is_rolling:
+        if self._state.is_rolling:
             self._roll_next()
-        if not self._course.has_been_ready and all(one.worker and one.worker.is_ready for one in self._places):
-            self._course.has_been_ready = True
+        if not self._state.has_been_ready and all(one.worker and one.worker.is_ready for one in self._places):
+            self._state.has_been_ready = True
+            for listener in all_of(self._work.groups):
+                listener.unlock()
             for listener in self._work.groups[0]:
                 log.info("oneloop running on %s (Press CTRL+C to quit)", listener.shown)
             self._tell_ready()
@@ -358,7 +376,7 @@ class Parent:
             self._selector.unregister(self._watcher.channel)
             log.error("The process that watches files has died: changes no longer reload the application. Restart it.")
             return
-        if self._course.endings:
+        if self._state.endings:
             return
         changed = sorted(set(data.decode(errors="backslashreplace").split("\n")) - {""})
         log.warning("Detected changes in %s. Reloading...", ", ".join(map(repr, changed)))
@@ -388,14 +406,15 @@ class Parent:
                 self._selector.unregister(worker.child.channel)
             worker.child.channel.close()
             self._workers.remove(worker)
+            self._pass_on(worker)
             if self._work.board is not None:
                 self._work.board.clear(worker.row)
             self._on_death(worker, status)
 
     def _on_death(self, worker: Worker, status: int) -> None:
         place = self._place_of(worker)
-        pid, reason = worker.child.pid, reason_of(status)
-        if worker.is_ending or self._course.endings:
+        pid, reason = worker.child.pid, reason_of(status, is_killed=worker.is_killed)
+        if worker.is_ending or self._state.endings:
             log.info("Worker [%d] %s.", pid, reason)
             if self._work.watch is not None:
                 self._fill(self._places[0])
@@ -424,7 +443,7 @@ class Parent:
             log.error("Worker [%d] failed to start: it %s. The next change of a file starts it again.", pid, reason)
             return
         place.failures += 1
-        if not self._course.has_been_ready or place.failures >= MOST_FAILURES:
+        if not self._state.has_been_ready or place.failures >= MOST_FAILURES:
             log.error("Worker [%d] failed to start: it %s. Stopping the parent process.", pid, reason)
             self._end(STARTUP_FAILURE)
             return
@@ -433,9 +452,9 @@ class Parent:
         place.start_at_s = time.monotonic() + delay_s
 
     def _on_failed_successor(self, place: Place, pid: int, reason: str) -> None:
-        if self._course.is_rolling:
+        if self._state.is_rolling:
             log.error("Worker [%d] failed to start: it %s. The remaining workers are not replaced.", pid, reason)
-            self._course.rolling.clear()
+            self._state.rolling.clear()
             self._roll_next()
             return
         place.failures += 1
@@ -448,10 +467,10 @@ class Parent:
 
     def _end(self, status: int) -> None:
         """Stop all workers gracefully; on a second call, immediately."""
-        self._course.endings += 1
-        is_forced = self._course.endings > 1
+        self._state.endings += 1
+        is_forced = self._state.endings > 1
         if not is_forced:
-            self._course.status = status
+            self._state.status = status
             self._notifier.stopping()
             for listener in all_of(self._work.groups):
                 listener.close()

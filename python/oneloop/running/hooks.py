@@ -14,12 +14,12 @@ from _thread import get_ident
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import FrameType, ModuleType
     from typing import Any
 
-__all__ = ["VARIABLE", "Finder", "Settings", "carry", "enter", "enter_child", "forget_shadowed", "settings"]
+__all__ = ["VARIABLE", "Finder", "Settings", "carry", "enter", "enter_child", "forget_shadowed"]
 
 VARIABLE = "ONELOOP_RUN"
 """The environment variable that carries the settings into child processes."""
@@ -75,16 +75,6 @@ class _State:
     """Modules that this thread has imported, although the program has modules of these names."""
 
 
-def settings() -> Settings | None:
-    """Return the settings of this process; None if it does not run under `oneloop run`."""
-    return _State.settings
-
-
-def is_child() -> bool:
-    """Return whether this process was started by a program under `oneloop run`."""
-    return _State.is_child
-
-
 def carry(chosen: Settings) -> None:
     """Write the settings to the environment, so that Python processes that are started from now on apply them."""
     os.environ[VARIABLE] = chosen.text()
@@ -116,9 +106,9 @@ def _begin() -> None:
     if "asyncio" in sys.modules:
         _activate()
     if chosen.patch:
-        from oneloop.green import monkey
+        from oneloop.green.monkey import patching
 
-        monkey.patch_all()
+        patching.patch_all()
 
 
 def _must_wait() -> bool:
@@ -134,9 +124,15 @@ def _must_wait() -> bool:
     return False
 
 
+def _is_importing_loop() -> bool:
+    """Whether `oneloop.loop` itself imports asyncio: its class is there at the end of that import."""
+    module = sys.modules.get("oneloop.loop")
+    return module is not None and not hasattr(module, "Loop")
+
+
 def _activate() -> None:
     """Replace the loops of asyncio, which has just been imported."""
-    if _State.is_active or _State.settings is None or _must_wait():
+    if _State.is_active or _State.settings is None or _must_wait() or _is_importing_loop():
         return
     _State.is_active = True
     _State.thread = get_ident()
@@ -145,7 +141,7 @@ def _activate() -> None:
         from oneloop.running import report
 
         replace_factories(named=not _State.settings.keep_named)
-        report.watch()
+        report.watch(is_child=_State.is_child, keeps_named=_State.settings.keep_named)
         if _State.settings.stats:
             from oneloop.cli import stats
 
@@ -165,7 +161,7 @@ def forget_shadowed(entry: str) -> None:
     """
     kept = (*sys.builtin_module_names, "__main__", "encodings", "oneloop")
     loaded = {name.partition(".")[0] for name in sys.modules}.difference(kept)
-    _forget([name for name in loaded if _is_hidden(entry, getattr(sys.modules[name], "__spec__", None))])
+    _forget([name for name in loaded if _is_hidden(entry, getattr(sys.modules.get(name), "__spec__", None))])
 
 
 def _forget(names: Sequence[str]) -> None:
@@ -185,7 +181,7 @@ def _is_hidden(entry: str, found: ModuleSpec | None) -> bool:
 
 
 class Finder:
-    """Finds asyncio, to change it after its import, the facades of other packages, and oneloop itself."""
+    """Finds modules that are changed after their import, the facades of other packages, and oneloop itself."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -209,10 +205,10 @@ class Finder:
             # oneloop might not be on the path of a child process.
             found: ModuleSpec | None = _PathFinder.find_spec(name, [os.path.dirname(_PACKAGE)])
             return found
-        if name == "asyncio":
-            spec = self._spec_of_others(name)
+        if name in _CHANGES:
+            spec = self._spec_of_others(name, path)
             if spec is not None and hasattr(spec.loader, "exec_module"):
-                spec.loader = _Changed(spec.loader)  # type: ignore[assignment]
+                spec.loader = _Changed(spec.loader, _CHANGES[name])  # type: ignore[assignment]
             return spec
         # uvloop is replaced only if it is installed. A program that does not find it behaves as under `python`.
         if name in chosen.replace or (
@@ -221,21 +217,43 @@ class Finder:
             return type(__spec__)(name, _Facade())  # type: ignore[arg-type]
         return None
 
-    def _spec_of_others(self, name: str) -> ModuleSpec | None:
+    def _spec_of_others(self, name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
             if finder is not self and find is not None:
-                spec: ModuleSpec | None = find(name, None, None)
+                spec: ModuleSpec | None = find(name, path, None)
                 if spec is not None:
                     return spec
         return None
 
 
-class _Changed:
-    """The loader of asyncio: calls the original loader, and then replaces asyncio's loops."""
+def _activate_after(_: ModuleType) -> None:
+    _activate()
 
-    def __init__(self, loader: Any) -> None:
+
+def _hide_frames_in(module: ModuleType) -> None:
+    # A child process has no frames of ours below its program.
+    if not _State.is_child:
+        from oneloop.running import frames
+
+        frames.hide_in(module)
+
+
+_CHANGES = {
+    "asyncio": _activate_after,
+    "oneloop.loop": _activate_after,
+    "traceback": _hide_frames_in,
+    "bdb": _hide_frames_in,
+}
+"""What is done after the import of a module."""
+
+
+class _Changed:
+    """The loader of a module that is changed: calls the original loader, and then a function with the module."""
+
+    def __init__(self, loader: Any, then: Callable[[ModuleType], None]) -> None:
         self._loader = loader
+        self._then = then
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         module: ModuleType | None = self._loader.create_module(spec)
@@ -243,7 +261,7 @@ class _Changed:
 
     def __getattr__(self, name: str) -> Any:
         # Tools that find modules without their import ask for the source, the file and more.
-        if name == "_loader":
+        if name in ("_loader", "_then"):
             raise AttributeError(name)
         return getattr(self._loader, name)
 
@@ -253,7 +271,7 @@ class _Changed:
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        _activate()
+        self._then(module)
 
 
 class _Facade:

@@ -85,8 +85,11 @@ class _Reader:
             line.replace.append(_checked(value))
             line.own.append(f"--replace={value}")
         elif name == "--stats-socket":
+            # Any other word behind it is the program.
+            if not equals and self._left and self._left[0].endswith(".sock"):
+                value = self._left.pop(0)
             line.stats_socket = value or "1"
-            line.own.append(word)
+            line.own.append(f"{name}={line.stats_socket}")
         elif name == "--check-hash-based-pycs":
             value = value if equals else self._value(name, "always, never or default")
             line.python_options += [name, value]

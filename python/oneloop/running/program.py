@@ -10,6 +10,7 @@ import io
 import linecache
 import os
 import pkgutil
+import re
 import runpy
 import sys
 from contextlib import suppress
@@ -99,7 +100,7 @@ class Program:
         if self._skip_first_line:
             # The line feed stays, so that the line numbers do not change.
             source = source[source.index(b"\n") :] if b"\n" in source else b""
-        code = compiled if isinstance(compiled, CodeType) else compile(source, path, "exec", dont_inherit=True)
+        code = compiled if isinstance(compiled, CodeType) else _compiled(source, str(path))
         loader = importlib.machinery.SourceFileLoader("__main__", str(path))
         main.__dict__.update(__loader__=loader, **_file_attributes(str(path)))
         exec(code, main.__dict__)
@@ -114,7 +115,7 @@ class Program:
             if type(error.__context__).__module__ != "runpy":
                 raise
             # The message is runpy's: the interpreter's path and the error.
-            raise SystemExit(f"{error.code}\n{_module_advice(self._text)}") from None
+            raise SystemExit(f"{error.code}\n{_module_advice(self._text, str(error.code))}") from None
 
     def _command(self, main: ModuleType) -> None:
         self._begin("-c", "")
@@ -186,9 +187,37 @@ def _cannot_open(given: str, path: Path, error: OSError) -> NoReturn:
     raise SystemExit(2)
 
 
-def _module_advice(name: str) -> str:
+def _compiled(source: bytes, path: str) -> CodeType:
+    """Compile a script. Errors name the file and the line, as those of `python`, which reads the file itself."""
+    try:
+        return compile(source, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise _located(error, source, path) from None
+
+
+def _located(error: SyntaxError | ValueError, source: bytes, path: str) -> SyntaxError | ValueError:
+    null = source.find(b"\0")
+    if null >= 0:
+        line = source.count(b"\n", 0, null) + 1
+        return SyntaxError("source code cannot contain null bytes", (path, line, None, None))
+    declares_coding = re.match(rb"(.*\n)?[ \t\f]*#.*?coding[:=]", source) is not None
+    if not declares_coding:
+        try:
+            source.decode()
+        except UnicodeDecodeError as wrong:
+            line = source.count(b"\n", 0, wrong.start) + 1
+            return SyntaxError(
+                f"Non-UTF-8 code starting with '\\x{source[wrong.start]:02x}' in file {path} on line {line}, but no"
+                " encoding declared; see https://peps.python.org/pep-0263/ for details"
+            )
+    return error
+
+
+def _module_advice(name: str, error: str) -> str:
     if name.endswith(".py"):
         return f"To run a file, leave out -m: oneloop run {name}"
+    if "cannot be directly executed" in error:
+        return f"{name} is a package without a __main__.py. Run one of its modules: oneloop run -m {name}.MODULE"
     return f"oneloop run uses the Python above and its packages. Is {name.partition('.')[0]} installed there?"
 
 

@@ -13,7 +13,6 @@ from asyncio import events
 from typing import TYPE_CHECKING, Any
 
 from oneloop.loop import Loop
-from oneloop.running import hooks
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -28,10 +27,18 @@ class _Seen:
     kinds: set[type] = set()  # noqa: RUF012 - there is one for the process
     has_ours = False
     has_warned = False
+    is_child = False
+    keeps_named = False
 
 
-def watch() -> None:
-    """Check each loop that starts to run from now on."""
+def watch(*, is_child: bool, keeps_named: bool) -> None:
+    """Check each loop that starts to run from now on.
+
+    Args:
+        is_child: whether this process was started by a program under `oneloop run`.
+        keeps_named: whether loops that the program names itself are left in place (`--keep-named`).
+    """
+    _Seen.is_child, _Seen.keeps_named = is_child, keeps_named
     set_running: Any = events._set_running_loop
     seen = _Seen.kinds
 
@@ -67,7 +74,7 @@ def _say(text: str) -> None:
 
 
 def _subject() -> str:
-    return f"process {os.getpid()} of this program" if hooks.is_child() else "this program"
+    return f"process {os.getpid()} of this program" if _Seen.is_child else "this program"
 
 
 def _name(kind: type) -> str:
@@ -92,10 +99,9 @@ def _chooser(kind: type) -> str:
 
 
 def _advice(kind: type) -> str:
-    chosen = hooks.settings()
     is_stock = kind is asyncio.SelectorEventLoop
     root = kind.__module__.partition(".")[0]
-    if chosen is not None and chosen.keep_named and (is_stock or root == "uvloop"):
+    if _Seen.keeps_named and (is_stock or root == "uvloop"):
         return "Leave out --keep-named to replace it."
     if root == "uvloop":
         return "It was imported before oneloop could replace it."

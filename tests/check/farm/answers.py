@@ -15,7 +15,7 @@
 | /busy/STATUS/KEY?after=TEXT&times=N | STATUS with Retry-After, N times for each KEY; then 200. `after=date:S` |
 | /head/STATUS | STATUS for HEAD, 200 for all others; /head/close ends the stream, /head/body sends a body for it |
 | /auth | wants the user `user` with the password `secret` |
-| /echo/… | 200; the farm keeps the request's headers |
+| /echo/…, cookie | 200, with a cookie; the farm keeps the request's headers |
 | /gzip/MIB | so many MiB of zeros, gzipped |
 """
 
@@ -210,7 +210,10 @@ async def auth(request: Request, answer: Answer) -> None:
 
 
 async def echo(request: Request, answer: Answer) -> None:
-    await answer.good()
+    if request.parts[1:] == ["cookie"]:
+        await answer.good(set_cookie="one=1")
+    else:
+        await answer.good()
 
 
 async def gzip(request: Request, answer: Answer) -> None:

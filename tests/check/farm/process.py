@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.programs import ROOT
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Farm:

@@ -55,7 +55,7 @@ def mail_is_sent() -> None:
                 self.wfile.write(b"250 yes\r\n")
 
     def send(number: int) -> None:
-        with smtplib.SMTP("localhost", port, timeout=30) as client:
+        with smtplib.SMTP("localhost", port, timeout=60) as client:
             client.sendmail("from@example.com", ["to@example.com"], f"Subject: {number}\r\n\r\n" + "text\r\n" * 1000)
 
     with serving(Mail) as port:
@@ -79,7 +79,7 @@ def a_mail_server_that_goes_away() -> None:
     with serving(Silent) as port:
         # How smtplib tells that a time limit has passed.
         late = smtplib.SMTPServerDisconnected
-        at_once(10, lambda _: raises(late, lambda: smtplib.SMTP("localhost", port, timeout=0.05)))
+        at_once(10, lambda _: raises(late, lambda: smtplib.SMTP("localhost", port, timeout=0.5)))
 
 
 def send_nothing(port: int) -> None:
@@ -127,7 +127,7 @@ def files_are_fetched_and_sent() -> None:
 
     def transfer(number: int) -> None:
         with ftplib.FTP() as client:
-            client.connect("127.0.0.1", port, timeout=30)
+            client.connect("127.0.0.1", port, timeout=60)
             client.login()
             fetched = io.BytesIO()
             client.retrbinary("RETR file", fetched.write)

@@ -93,7 +93,7 @@ def the_server_sleeps() -> None:
 @part
 def more_threads_than_connections() -> None:
     prepare()
-    with psycopg_pool.ConnectionPool(PLAIN, min_size=2, max_size=5, timeout=30) as pool:
+    with psycopg_pool.ConnectionPool(PLAIN, min_size=2, max_size=5, timeout=60) as pool:
 
         def one(_: int) -> list[Any]:
             with pool.connection() as connection:
@@ -132,7 +132,7 @@ def notifications() -> None:
         with connect() as connection:
             connection.execute("LISTEN channel")
             ready.wait()
-            return next(connection.notifies(timeout=30)).payload
+            return next(connection.notifies(timeout=60)).payload
 
     def tell() -> None:
         with connect() as connection:
@@ -148,7 +148,7 @@ def notifications() -> None:
 @part
 def timeouts() -> None:
     def one(_: int) -> None:
-        with connect(options="-c statement_timeout=50") as connection:
+        with connect(options="-c statement_timeout=500") as connection:
             raises(psycopg.errors.QueryCanceled, lambda: ask(connection, "SELECT pg_sleep(30)"))
             assert list(connection.notifies(timeout=0.02)) == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.ecosystem.clients.parts import at_once, part, raises, run
+from tests.ports import free_port
 
 PROGRAM, CERTIFICATE, KEY = sys.argv[1:4]
 MANY = 50
@@ -57,7 +57,7 @@ def push_when_blocked(client: Any, count: int, key: str = "queue") -> None:
 def pop_at_once(client: Any, control: Any, count: int = MANY) -> None:
     pushing = threading.Thread(target=push_when_blocked, args=(control, count))
     pushing.start()
-    popped = at_once(count, lambda _: client.blpop(["queue"], timeout=30))
+    popped = at_once(count, lambda _: client.blpop(["queue"], timeout=60))
     pushing.join()
     assert sorted(int(value) for _, value in popped) == list(range(count))
 
@@ -71,8 +71,7 @@ def one_client_in_many_threads() -> None:
 
 @part
 def over_tls() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     secure = ["--tls-port", str(port), "--tls-cert-file", CERTIFICATE, "--tls-key-file", KEY]
     with serving(*secure, "--tls-auth-clients", "no") as (path, _):
         with (
@@ -86,7 +85,7 @@ def over_tls() -> None:
 @part
 def more_threads_than_connections() -> None:
     with serving() as (path, _):
-        pool = make_pool(connection_class=redis.UnixDomainSocketConnection, path=path, max_connections=5, timeout=30)
+        pool = make_pool(connection_class=redis.UnixDomainSocketConnection, path=path, max_connections=5, timeout=60)
         with redis.Redis(connection_pool=pool) as client:
             at_once(MANY, lambda _: [client.incr("counter") for _ in range(20)])
             assert client.get("counter") == b"1000"
@@ -111,7 +110,7 @@ def a_pool_that_has_none_left() -> None:
 @part
 def timeouts() -> None:
     with serving() as (path, _):
-        with redis.Redis(unix_socket_path=path, socket_timeout=0.05, **ONCE) as client:
+        with redis.Redis(unix_socket_path=path, socket_timeout=2, **ONCE) as client:
             at_once(20, lambda _: raises(redis.TimeoutError, lambda: client.blpop(["never"], 30)))
             assert at_once(20, lambda _: client.ping()) == [True] * 20
 

@@ -115,7 +115,7 @@ def timeouts() -> None:
                     lambda: pools.request("GET", f"{PLAIN}/never", timeout=timeout),
                 )
             case _:
-                with contextlib.closing(http.client.HTTPConnection("localhost", PORT, timeout=0.05)) as connection:
+                with contextlib.closing(http.client.HTTPConnection("localhost", PORT, timeout=0.5)) as connection:
                     connection.request("GET", "/never")
                     raises(TimeoutError, connection.getresponse)
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 Part = Callable[[], None]
 
-LIMIT_S = 50.0
+LIMIT_S = 150.0
 parts: dict[str, Part] = {}
 
 

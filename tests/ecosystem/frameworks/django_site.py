@@ -1,49 +1,16 @@
-"""The site for Django, by ASGI."""
+"""The site for Django, by ASGI: what can be a coroutine is one."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
+from django.core.asgi import get_asgi_application
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
-import django
-from django.conf import settings
-from django.http import FileResponse, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
-from django.shortcuts import redirect as to
-from django.urls import path
-
-from tests.ecosystem.frameworks.files import folder
-
-if not settings.configured:
-    settings.configure(
-        ALLOWED_HOSTS=["*"],
-        ROOT_URLCONF=__name__,
-        SECRET_KEY="a",
-        LOGGING_CONFIG=None,
-        MIDDLEWARE=["django.middleware.common.CommonMiddleware"],
-    )
-    django.setup()
-
-
-def text(request: HttpRequest) -> HttpResponse:
-    return HttpResponse("hello", content_type="text/plain")
+from tests.ecosystem.frameworks import django_views
+from tests.ecosystem.frameworks.files import async_parts as parts
 
 
 async def json(request: HttpRequest) -> HttpResponse:
-    return JsonResponse({"path": request.path, "query": request.GET.dict(), "list": list(range(400))})
-
-
-def echo(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(request.body, content_type="application/octet-stream")
-
-
-def upload(request: HttpRequest) -> HttpResponse:
-    file: Any = request.FILES["file"]
-    return HttpResponse(f"{file.name} {len(file.read())} {request.POST['name']}")
-
-
-async def parts() -> AsyncIterator[str]:
-    for number in range(3):
-        yield f"data: {number}\n\n"
+    return django_views.json(request)
 
 
 async def stream(request: HttpRequest) -> StreamingHttpResponse:
@@ -55,29 +22,19 @@ async def events(request: HttpRequest) -> StreamingHttpResponse:
 
 
 async def redirect(request: HttpRequest) -> HttpResponse:
-    return to("/text")
+    return django_views.redirect(request)
 
 
 async def empty(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(status=204)
+    return django_views.empty(request)
 
 
 async def fails(request: HttpRequest) -> HttpResponse:
-    raise ValueError("secret")
+    return django_views.fails(request)
 
 
-def static(request: HttpRequest, name: str) -> FileResponse:
-    return FileResponse(open(f"{folder}/{name}", "rb"))
-
-
-views = [text, json, echo, upload, stream, events, redirect, empty, fails]
-urlpatterns = [*(path(view.__name__, view) for view in views), path("static/<str:name>", static)]
-
-
-def make() -> Any:
-    from django.core.asgi import get_asgi_application
-
-    return get_asgi_application()
-
-
-app = make()
+django_views.configure(__name__)
+urlpatterns = django_views.patterns(
+    json=json, stream=stream, events=events, redirect=redirect, empty=empty, fails=fails
+)
+app = get_asgi_application()

@@ -8,8 +8,8 @@ from fastapi import FastAPI, File, Form, Request, UploadFile, WebSocket
 from fastapi.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 
+from tests.ecosystem.frameworks.files import async_parts as parts
 from tests.ecosystem.frameworks.files import folder
-from tests.ecosystem.frameworks.starlette_site import parts
 
 app = FastAPI()
 app.mount("/static", StaticFiles(directory=folder))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from flask import Flask, Response, redirect, request
 
-from tests.ecosystem.frameworks.files import folder
+from tests.ecosystem.frameworks.files import folder, parts
 
 app = Flask(__name__, static_folder=folder, static_url_path="/static")
 
@@ -31,11 +30,6 @@ def echo() -> Response:
 def upload() -> str:
     file = request.files["file"]
     return f"{file.filename} {len(file.read())} {request.form['name']}"
-
-
-def parts() -> Iterator[str]:
-    for number in range(3):
-        yield f"data: {number}\n\n"
 
 
 @app.get("/stream")

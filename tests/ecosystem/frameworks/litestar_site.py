@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from litestar import Litestar, MediaType, Request, get, post, websocket
@@ -13,6 +12,7 @@ from litestar.params import Body
 from litestar.response import Redirect, Response, ServerSentEvent, Stream
 from litestar.static_files import create_static_files_router
 
+from tests.ecosystem.frameworks.files import async_parts as parts
 from tests.ecosystem.frameworks.files import folder
 
 
@@ -35,11 +35,6 @@ async def echo(request: Request[Any, Any, Any]) -> Response[bytes]:
 async def upload(data: Annotated[dict[str, Any], Body(media_type=RequestEncodingType.MULTI_PART)]) -> str:
     file: UploadFile = data["file"]
     return f"{file.filename} {len(await file.read())} {data['name']}"
-
-
-async def parts() -> AsyncIterator[str]:
-    for number in range(3):
-        yield f"data: {number}\n\n"
 
 
 @get("/stream")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 from quart import Quart, Response, redirect, request, websocket
 
+from tests.ecosystem.frameworks.files import async_parts as parts
 from tests.ecosystem.frameworks.files import folder
 
 app = Quart(__name__, static_folder=folder, static_url_path="/static")
@@ -31,11 +31,6 @@ async def echo() -> Response:
 async def upload() -> str:
     files, form = await request.files, await request.form
     return f"{files['file'].filename} {len(files['file'].read())} {form['name']}"
-
-
-async def parts() -> AsyncIterator[str]:
-    for number in range(3):
-        yield f"data: {number}\n\n"
 
 
 @app.get("/stream")

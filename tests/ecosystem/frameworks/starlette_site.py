@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.middleware import Middleware
@@ -14,6 +12,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
 
+from tests.ecosystem.frameworks.files import async_parts as parts
 from tests.ecosystem.frameworks.files import folder
 
 
@@ -34,11 +33,6 @@ async def upload(request: Request) -> Response:
         file = form["file"]
         assert not isinstance(file, str)
         return PlainTextResponse(f"{file.filename} {len(await file.read())} {form['name']}")
-
-
-async def parts() -> AsyncIterator[str]:
-    for number in range(3):
-        yield f"data: {number}\n\n"
 
 
 async def stream(request: Request) -> Response:

@@ -19,7 +19,7 @@ __all__ = ["MODULES", "compared", "known", "regressions"]
 
 _ASYNCIO = (
     *("test_streams", "test_events", "test_subprocess", "test_sock_lowlevel", "test_threads", "test_ssl"),
-    *("test_runners", "test_locks", "test_queues", "test_tasks", "test_server", "test_unix_events"),
+    *("test_base_events", "test_runners", "test_locks", "test_queues", "test_tasks", "test_server", "test_unix_events"),
 )
 _PARTS = ("thread_pool", "process_pool", "wait", "as_completed", "future", "shutdown", "init", "deadlock")
 # A package since Python 3.12.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
+from tests.ports import free_port
 from tests.tls.peers.content import content
 
 BLOCK = 1 << 16
@@ -26,12 +26,6 @@ def is_listening(port: int) -> bool:
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     sockets = (line.split() for line in lines)
     return any(fields[1].endswith(f":{port:04X}") and fields[3] == "0A" for fields in sockets)
-
-
-def free_port() -> int:
-    """Asked for port 0, `s_server` keeps to itself which it got."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def wait_until_listening(process: subprocess.Popen[Any], port: int) -> None:

@@ -3,10 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use oneloop_bench_native::floor::stream::{self, Manner};
-use oneloop_bench_native::floor::{datagram, files, http, rustls_peer, spawn, timers, uring};
+use oneloop_bench_native::floor::{
+    answer, ask, datagram, files, http, rustls_peer, spawn, timers, uring,
+};
 
 #[derive(Debug, Parser)]
 #[command(about = "Servers and tasks without Python: the floor of the oneloop bench.")]
@@ -41,6 +44,32 @@ enum Work {
     },
     Udp,
     Http,
+    /// Answer HTTP clients.
+    Answer {
+        #[arg(long)]
+        close: bool,
+        #[arg(long, default_value_t = 0)]
+        delay_ms: u64,
+        #[arg(long)]
+        tls: Option<PathBuf>,
+    },
+    /// Be an HTTP client.
+    Ask {
+        #[arg(long)]
+        port: u16,
+        #[arg(long)]
+        size: usize,
+        #[arg(long, default_value_t = 0)]
+        upload: usize,
+        #[arg(long)]
+        at_once: usize,
+        #[arg(long)]
+        close: bool,
+        #[arg(long)]
+        warmup: f64,
+        #[arg(long)]
+        duration: f64,
+    },
     /// Start a child many times.
     Spawn {
         #[arg(long, default_value_t = 100)]
@@ -75,6 +104,14 @@ fn echo(path: Option<&Path>, manner: Manner, tls: Option<&Path>) -> io::Result<(
     }
 }
 
+fn answer(close: bool, delay_ms: u64, tls: Option<&Path>) -> io::Result<()> {
+    let habits = answer::Habits { closes: close, delay: Duration::from_millis(delay_ms) };
+    match tls {
+        Some(file) => answer::serve(habits, &mut rustls_peer::wrap(file)?),
+        None => answer::serve(habits, &mut stream::plain),
+    }
+}
+
 fn run(work: &Work) -> io::Result<()> {
     match work {
         Work::Echo { path, tls } => echo(path.as_deref(), Manner::Echo, tls.as_deref()),
@@ -83,6 +120,18 @@ fn run(work: &Work) -> io::Result<()> {
         Work::Uring { path } => uring::serve(path.as_deref()),
         Work::Udp => datagram::serve(),
         Work::Http => http::serve(),
+        Work::Answer { close, delay_ms, tls } => answer(*close, *delay_ms, tls.as_deref()),
+        &Work::Ask { port, size, upload, at_once, close, warmup, duration } => {
+            ask::measure(ask::Plan {
+                port,
+                size,
+                upload,
+                at_once,
+                closes: close,
+                warmup: Duration::from_secs_f64(warmup),
+                duration: Duration::from_secs_f64(duration),
+            })
+        }
         Work::Spawn { count, parent_mib } => hand_over(&spawn::measure(*count, *parent_mib)?),
         Work::Timers { count } => hand_over(&timers::measure(*count)),
         Work::Resolve { count, host } => hand_over(&spawn::resolve(host, *count)?),

@@ -74,6 +74,9 @@ struct Options {
     /// Path of an HTTP request; without it `/SIZE`.
     #[arg(long)]
     target: Option<String>,
+    /// A further header of each GET on kept connections: `Name: value`. May be repeated.
+    #[arg(long = "header")]
+    headers: Vec<String>,
     /// Body of the answer; without it SIZE times `x`.
     #[arg(long)]
     expect: Option<String>,
@@ -143,7 +146,7 @@ impl Options {
                 Exchange::post(&target, pattern.at(Pattern::origin(token), self.size).to_vec())
             }
             Mode::Once => Exchange::once(&target, expected()),
-            _ => Exchange::get(&target, self.pipeline, expected()),
+            _ => Exchange::get(&target, &self.headers, self.pipeline, expected()),
         })
     }
 
@@ -174,6 +177,8 @@ fn measure<S: Session>(options: &Options, sessions: Vec<S>) -> Result<(), Fault>
     if gate::await_go().map_err(lost_starter)? {
         let outcome = engine.run(Duration::from_secs_f64(options.duration), options.pace())?;
         gate::done(&outcome.to_json()).map_err(lost_starter)?;
+        // The connections stay open while the starter reads what the window has cost.
+        gate::await_end().map_err(lost_starter)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::{ServerConfig, ServerConnection};
+use rustls::{HandshakeKind, ServerConfig, ServerConnection};
 
 use super::inbox::Inbox;
 use super::stream::Peer;
@@ -82,6 +82,10 @@ impl AsFd for RustlsPeer {
 impl Peer for RustlsPeer {
     fn has_ended(&self) -> bool {
         self.has_ended
+    }
+
+    fn is_resumed(&self) -> bool {
+        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     fn say_goodbye(&mut self) {

@@ -33,6 +33,11 @@ pub trait Peer: Read + Write + AsFd {
         false
     }
 
+    /// Whether TLS continued an earlier session, as far as the handshake has come.
+    fn is_resumed(&self) -> bool {
+        false
+    }
+
     /// Says the same to the other end, where that is more than closing the socket.
     fn say_goodbye(&mut self) {}
 }

@@ -26,10 +26,11 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// `pipeline` requests for `target`, each answered with `body`.
+    /// `pipeline` requests for `target` with further headers, each answered with `body`.
     #[must_use]
-    pub fn get(target: &str, pipeline: usize, body: Vec<u8>) -> Self {
-        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    pub fn get(target: &str, headers: &[String], pipeline: usize, body: Vec<u8>) -> Self {
+        let more = headers.iter().fold(String::new(), |lines, header| lines + header + "\r\n");
+        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
         Self {
             requests: request.repeat(pipeline).into_bytes(),
             answers: pipeline,
@@ -205,13 +206,13 @@ impl Http {
         }
     }
 
-    fn is_answered(&self) -> bool {
+    fn has_response(&self) -> bool {
         self.answers_left == 0 && self.sent == self.exchange.requests.len()
     }
 
     /// The end of the stream: right behind the answer to the only request, wrong elsewhere.
     fn end(&mut self) -> Result<Step, Fault> {
-        if !self.exchange.once || !self.is_answered() {
+        if !self.exchange.once || !self.has_response() {
             return Err(Fault::Closed { connection: self.token });
         }
         self.wire = None;
@@ -251,7 +252,7 @@ impl Session for Http {
                 Err(error) => return Err(Fault::transfer("recv", error, self.token)),
             }
         }
-        let whole = self.is_answered() && !self.exchange.once;
+        let whole = self.has_response() && !self.exchange.once;
         Ok(if whole { Step::Done } else { Step::Pending })
     }
 
@@ -267,7 +268,7 @@ mod tests {
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
 
     fn session(pipeline: usize) -> Http {
-        let exchange = Arc::new(Exchange::get("/", pipeline, b"abc".to_vec()));
+        let exchange = Arc::new(Exchange::get("/", &[], pipeline, b"abc".to_vec()));
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
         let mut made = Http::new(&Target::Tcp(address), 0, &exchange);
         made.sent = exchange.requests.len();
@@ -284,10 +285,10 @@ mod tests {
         for cut in 1..all.len() {
             let mut session = session(3);
             for part in all.chunks(cut) {
-                assert!(!session.is_answered());
+                assert!(!session.has_response());
                 session.take(part).unwrap();
             }
-            assert!(session.is_answered());
+            assert!(session.has_response());
         }
     }
 

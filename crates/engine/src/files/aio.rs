@@ -135,6 +135,11 @@ impl<T> AioContext<T> {
         self.capacity
     }
 
+    /// The owners of the operations in flight.
+    pub fn owners(&self) -> impl Iterator<Item = &T> {
+        self.records.iter().map(|record| &record.operation.owner)
+    }
+
     pub fn in_flight(&self) -> usize {
         self.records.len()
     }

@@ -6,7 +6,7 @@
 //! calls that may block run on threads.
 
 use super::cached::AtOnce;
-use super::mount::{self, Nearness};
+use super::mount::{self, Locality};
 use super::served::{self, Opened, proc_path};
 use crate::sys::file;
 use crate::sys::statx::{self, Status};
@@ -63,9 +63,9 @@ impl Root {
         if !status.is_regular() {
             return Ok(AtOnce::Done(kind_of(&status)));
         }
-        match mount::verdict(status.mount).map(Nearness::is_near) {
+        match mount::verdict(status.mount).map(Locality::is_local) {
             Some(true) => {
-                Ok(AtOnce::Done(Found::File(Opened { fd: opened, status, is_near: true })))
+                Ok(AtOnce::Done(Found::File(Opened { fd: opened, status, is_local: true })))
             }
             Some(false) => Ok(AtOnce::WouldBlock),
             None => Ok(AtOnce::Unknown),
@@ -80,7 +80,7 @@ impl Root {
             Err(error) => return unopened(error).map(Some),
         };
         let status = statx::at_hand(looked.as_raw_fd())?;
-        match mount::verdict(status.mount).map(Nearness::is_near) {
+        match mount::verdict(status.mount).map(Locality::is_local) {
             Some(true) if status.is_regular() => Ok(None),
             Some(true) => Ok(Some(AtOnce::Done(kind_of(&status)))),
             Some(false) => Ok(Some(AtOnce::WouldBlock)),
@@ -96,11 +96,11 @@ impl Root {
             Err(error) => return refused(error),
         };
         let status = statx::asked(looked.as_raw_fd())?;
-        let is_near = mount::learn(looked.as_raw_fd(), &status)?.is_near();
+        let is_local = mount::learn(looked.as_raw_fd(), &status)?.is_local();
         if !status.is_regular() {
             return Ok(kind_of(&status));
         }
-        served::reopen(&looked, is_near).map_or_else(refused, |opened| Ok(Found::File(opened)))
+        served::reopen(&looked, is_local).map_or_else(refused, |opened| Ok(Found::File(opened)))
     }
 
     /// Opens an O_PATH descriptor for what is at a path. `None` if that is not inside the folder.

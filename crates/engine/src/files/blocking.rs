@@ -3,9 +3,15 @@
 
 use super::fifo;
 use super::request::{Place, Request};
+use super::{Segment, Transfer};
 use crate::sys::file;
+use crate::sys::memory::Aligned;
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The size of one read of `read_direct`.
+const DIRECT_PIECE: usize = 4 << 20;
 
 /// Returns the kernel's result: a descriptor, a number of bytes, or 0. Retries after EINTR.
 pub fn execute(request: &Request) -> io::Result<usize> {
@@ -44,6 +50,41 @@ fn attempt(request: &Request) -> io::Result<usize> {
         }
         Request::Symlink { target, at } => file::symlink(target, entry(at)).map(nothing),
     }
+}
+
+/// Reads a file opened with O_DIRECT into memory that is not aligned, through a block that is. Ends early, with
+/// ECANCELED, once it is abandoned.
+pub fn read_direct(
+    fd: RawFd,
+    offset: i64,
+    segment: Segment,
+    is_abandoned: &AtomicBool,
+) -> io::Result<usize> {
+    let no_memory = || io::Error::from_raw_os_error(libc::ENOMEM);
+    let mut block = Aligned::new(segment.len().min(DIRECT_PIECE)).ok_or_else(no_memory)?;
+    let mut rest = segment;
+    while !rest.is_empty() {
+        if is_abandoned.load(Ordering::Acquire) {
+            return Err(io::Error::from_raw_os_error(libc::ECANCELED));
+        }
+        let done = segment.len() - rest.len();
+        let len = rest.len().min(DIRECT_PIECE);
+        let from = if offset < 0 { offset } else { offset + done.cast_signed() as i64 };
+        match Transfer::new(fd, from, true, &[block.segment(len)]).read() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            // The kernel would refuse the whole read if its end is not aligned.
+            Err(e) if done == 0 || e.raw_os_error() == Some(libc::EINVAL) => return Err(e),
+            Err(_) => return Ok(done),
+            Ok(n) => {
+                rest.fill(block.as_slice(n));
+                rest = rest.skip(n);
+                if n < len {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(segment.len() - rest.len())
 }
 
 /// Like `execute`, for requests that may wait forever. Returns ECANCELED once `stop` is readable, without having

@@ -96,6 +96,17 @@ impl<T> Direct<T> {
         Ok(())
     }
 
+    /// The operations in flight, with their owners.
+    pub fn operations(&self) -> impl Iterator<Item = (&Request, &T)> {
+        self.context.owners().map(|held| (&held.request, &held.owner))
+    }
+
+    /// Returns what was not sent.
+    pub fn give_back(&mut self) -> Vec<(Request, T)> {
+        let unsent = self.unsent.drain(..).map(|operation| operation.owner);
+        unsent.map(|Held { request, owner }| (request, owner)).collect()
+    }
+
     /// Waits up to `limit` for operations in flight. The memory of those that remain is never freed (S1).
     pub fn shut(&mut self, limit: Duration, completions: &mut Vec<Completion<T>>) -> usize {
         let cancelled = || Err(io::Error::from_raw_os_error(libc::ECANCELED));

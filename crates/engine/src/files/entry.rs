@@ -24,11 +24,11 @@ fn length(len: i64) -> u64 {
     len.cast_unsigned()
 }
 
-/// `is_near`: the kernel may try the request on the loop's own thread first.
-pub fn of(request: &Request, is_near: bool) -> Entry {
+/// `is_local`: the kernel may try the request on the loop's own thread first.
+pub fn of(request: &Request, is_local: bool) -> Entry {
     let entry = plain(request);
     let waits_for_nobody = matches!(request, Request::Read(t) | Request::Write(t) if !t.waits);
-    if waits_for_nobody && !is_near { entry.flags(Flags::ASYNC) } else { entry }
+    if waits_for_nobody && !is_local { entry.flags(Flags::ASYNC) } else { entry }
 }
 
 fn plain(request: &Request) -> Entry {

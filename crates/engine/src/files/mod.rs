@@ -21,7 +21,8 @@ pub mod cached;
 mod direct;
 mod entry;
 mod fifo;
-mod handover;
+pub(crate) mod handover;
+mod leaving;
 pub mod mount;
 pub mod operation;
 pub mod polled;
@@ -38,14 +39,18 @@ pub use request::{Place, Request};
 
 use crate::sys::fork;
 use direct::Direct;
+pub use leaving::{Left, Lost, Why};
 use ring::Ring;
 use slots::Key;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 pub use threads::{Brief, Call, Lane};
 use threads::{Pool, Work};
 
+/// Relative paths start in the current folder.
+pub const AT_FDCWD: RawFd = libc::AT_FDCWD;
 /// unlinkat(2): remove a folder.
 pub const REMOVE_FOLDER: libc::c_int = libc::AT_REMOVEDIR;
 /// linkat(2): link the target of a symbolic link.
@@ -98,6 +103,10 @@ pub struct Engines<T> {
     /// Made by the first O_DIRECT transfer, because destroying a kernel AIO context takes about 30 ms.
     direct: Option<Direct<T>>,
     pool: Pool<T>,
+    /// A ring that is not used any more; for `take_lost`.
+    lost: Option<Lost<T>>,
+    /// The present tickets of requests that were moved from a ring to threads.
+    moved: HashMap<Key, Ticket>,
     born: u32,
 }
 
@@ -108,7 +117,15 @@ impl<T> Engines<T> {
     /// `choice` must have passed `probe::trial`.
     pub fn new(choice: Choice) -> io::Result<Self> {
         let ring = if choice == Choice::Ring { Some(Ring::new()?) } else { None };
-        Ok(Self { choice, ring, direct: None, pool: Pool::new()?, born: fork::generation() })
+        Ok(Self {
+            choice,
+            ring,
+            direct: None,
+            pool: Pool::new()?,
+            lost: None,
+            moved: HashMap::new(),
+            born: fork::generation(),
+        })
     }
 
     /// Signals an edge whenever the pool has completions to reap; never read.
@@ -126,25 +143,20 @@ impl<T> Engines<T> {
         self.ring.as_ref().map(Ring::raw_fd)
     }
 
-    /// If the loop now runs in another thread, makes a new ring and returns the old one, which only its own thread
-    /// could reap.
-    pub fn follow_thread(&mut self) -> io::Result<Option<Ring<T>>> {
-        match &self.ring {
-            Some(ring) if !ring.is_ours() => Ok(self.ring.replace(Ring::new()?)),
-            _ => Ok(None),
-        }
-    }
-
     /// Queues a request; `flush` sends it. `lane` selects the threads, if they execute it.
     pub fn submit(&mut self, request: Request, lane: Lane, owner: T) -> Result<Ticket, Refused<T>> {
         match (request, &mut self.ring) {
-            (request, Some(ring)) if request.suits_ring() && ring.is_supported(&request) => {
-                Ok(Ticket::Ring(ring.submit(request, lane == Lane::Near, owner)))
+            (request, Some(ring))
+                if request.suits_ring()
+                    && ring.is_supported(&request)
+                    && ring.has_room(&request, lane) =>
+            {
+                Ok(Ticket::Ring(ring.submit(request, lane, owner)))
             }
             (request, _) if request.is_direct() && self.choice == Choice::Aio => {
                 self.submit_direct(request, owner)
             }
-            (request, _) if request.may_wait_for_ever() => self.submit_alone(request, owner),
+            (request, _) if request.may_wait_for_ever() => self.submit_unbounded(request, owner),
             (request, _) => self.hand_to_pool(request, lane, owner),
         }
     }
@@ -155,7 +167,7 @@ impl<T> Engines<T> {
             slot => match Direct::new() {
                 Ok(direct) => slot.insert(direct),
                 // The system limit of contexts is reached (fs.aio-max-nr): a thread does the transfer.
-                Err(_) => return self.hand_to_pool(request, Lane::Near, owner),
+                Err(_) => return self.hand_to_pool(request, Lane::Local, owner),
             },
         };
         direct.submit(request, owner);
@@ -173,18 +185,18 @@ impl<T> Engines<T> {
 
     /// Submits a request that may wait forever, such as opening a FIFO, to a kernel worker that can be stopped or to
     /// a separate thread.
-    pub fn submit_alone(
+    pub fn submit_unbounded(
         &mut self,
         mut request: Request,
         mut owner: T,
     ) -> Result<Ticket, Refused<T>> {
         if let Some(ring) = &mut self.ring {
-            match ring.submit_alone(request, owner) {
+            match ring.submit_unbounded(request, owner) {
                 Ok(key) => return Ok(Ticket::Ring(key)),
                 Err(back) => (request, owner) = back,
             }
         }
-        self.pool.submit_alone(request, owner).map(Ticket::Threads)
+        self.pool.submit_unbounded(request, owner).map(Ticket::Threads)
     }
 
     /// Calls a function on a thread.
@@ -193,21 +205,26 @@ impl<T> Engines<T> {
     }
 
     /// Like `call`, for work that must be done even while the engines are being shut down.
-    pub fn call_due(&mut self, call: Call, lane: Lane, owner: T) -> Result<Ticket, Refused<T>> {
-        self.pool.submit_due(lane, Work::Call(call), owner).map(Ticket::Threads)
+    pub fn call_uncancellable(
+        &mut self,
+        call: Call,
+        lane: Lane,
+        owner: T,
+    ) -> Result<Ticket, Refused<T>> {
+        self.pool.submit_uncancellable(lane, Work::Call(call), owner).map(Ticket::Threads)
     }
 
     /// Submits work for a thread and waits for its end, at most for `patience`, if a thread can start it immediately.
-    /// `is_due`: as for `call_due`.
+    /// `is_uncancellable`: as for `call_uncancellable`.
     pub fn work_and_wait(
         &mut self,
         work: Work,
         lane: Lane,
-        is_due: bool,
+        is_uncancellable: bool,
         owner: T,
         patience: Duration,
     ) -> Result<Brief<T>, Refused<T>> {
-        self.pool.submit_and_wait(lane, work, is_due, owner, patience)
+        self.pool.submit_and_wait(lane, work, is_uncancellable, owner, patience)
     }
 
     /// The owner of work that `work_and_wait` did not see the end of.
@@ -219,7 +236,12 @@ impl<T> Engines<T> {
     pub fn cancel(&mut self, ticket: Ticket) {
         match (ticket, &mut self.ring) {
             (Ticket::Ring(key), Some(ring)) => ring.cancel(key),
-            (Ticket::Ring(_), None) | (Ticket::Direct, _) => {}
+            (Ticket::Ring(key), None) => {
+                if let Some(ticket) = self.moved.remove(&key) {
+                    self.cancel(ticket);
+                }
+            }
+            (Ticket::Direct, _) => {}
             (Ticket::Threads(key), _) => self.pool.cancel(key),
         }
     }
@@ -231,43 +253,55 @@ impl<T> Engines<T> {
     }
 
     /// Sends queued requests in one system call, and appends those that completed during it.
-    pub fn flush(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
+    pub fn flush(&mut self, completions: &mut Vec<Completion<T>>) {
         if let Some(direct) = &mut self.direct {
             let mut refused = Vec::new();
             direct.flush(&mut refused);
             self.pass_on(refused, completions);
         }
-        self.ring.as_mut().map_or(Ok(()), |ring| ring.flush(completions))
+        let flushed = self.ring.as_mut().map_or(Ok(()), |ring| ring.flush(completions));
+        self.leave_if_forbidden(flushed, completions);
     }
 
     /// Appends the ring's completions.
-    pub fn reap_ring(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
-        self.ring.as_mut().map_or(Ok(()), |ring| ring.reap(completions))
+    pub fn reap_ring(&mut self, completions: &mut Vec<Completion<T>>) {
+        let reaped = self.ring.as_mut().map_or(Ok(()), |ring| ring.reap(completions));
+        self.leave_if_forbidden(reaped, completions);
     }
 
     /// Appends kernel AIO's completions.
-    pub fn reap_direct(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
-        let Some(direct) = &mut self.direct else { return Ok(()) };
+    pub fn reap_direct(&mut self, completions: &mut Vec<Completion<T>>) {
+        let Some(direct) = &mut self.direct else { return };
         let mut reaped = Vec::new();
-        direct.reap(&mut reaped)?;
+        let result = direct.reap(&mut reaped);
         self.pass_on(reaped, completions);
-        Ok(())
+        if let Err(error) = result {
+            self.leave_direct(error, completions);
+        }
     }
 
-    /// Passes transfers that kernel AIO could not do without blocking, or not on this filesystem, to a thread, whose
-    /// result counts.
+    /// Passes transfers that kernel AIO could not do without blocking, not on this filesystem, or not any more because a
+    /// sandbox forbids it, to a thread, whose result counts.
     fn pass_on(&mut self, ended: Vec<Completion<T>>, completions: &mut Vec<Completion<T>>) {
         let is_refusal = |error: &io::Error| {
-            matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::EINVAL))
+            matches!(
+                error.raw_os_error(),
+                Some(
+                    libc::EAGAIN
+                        | libc::EOPNOTSUPP
+                        | libc::EINVAL
+                        | libc::EPERM
+                        | libc::EACCES
+                        | libc::ENOSYS
+                )
+            )
         };
         for Completion { owner, outcome: Outcome { request, result } } in ended {
             match (request, result) {
                 (Some(request), Err(error)) if is_refusal(&error) => {
-                    let handed = self.hand_to_pool(request, Lane::Near, owner);
-                    if let Err((error, owner)) = handed {
-                        let outcome = Outcome { request: None, result: Err(error) };
-                        completions.push(Completion { owner, outcome });
-                    }
+                    let copy = request.clone();
+                    let handed = self.hand_to_pool(request, Lane::Local, owner);
+                    refused(handed, copy, completions);
                 }
                 (request, result) => {
                     completions.push(Completion { owner, outcome: Outcome { request, result } });
@@ -297,16 +331,17 @@ impl<T> Engines<T> {
         self.pool.threads()
     }
 
+    /// See `Pool::has_spare_thread`.
+    pub fn has_spare_thread(&self) -> bool {
+        self.pool.has_spare_thread()
+    }
+
     /// Cancels everything, waits until `deadline` and reaps. Returns the number of operations that were given up.
-    pub fn shut(
-        mut self,
-        deadline: Instant,
-        completions: &mut Vec<Completion<T>>,
-    ) -> io::Result<usize> {
+    pub fn shut(mut self, deadline: Instant, completions: &mut Vec<Completion<T>>) -> usize {
         if self.born != fork::generation() {
             // The threads and the ring belong to the parent process (S6).
             std::mem::forget(self);
-            return Ok(0);
+            return 0;
         }
         let mut left = self.pool.shut(deadline, completions);
         if let Some(direct) = &mut self.direct {
@@ -314,9 +349,26 @@ impl<T> Engines<T> {
             left += direct.shut(limit, completions);
         }
         if let Some(ring) = &mut self.ring {
-            left += ring.shut(deadline, completions)?;
+            left += ring.shut(deadline, completions);
         }
-        Ok(left)
+        left
+    }
+}
+
+/// Completes a request that no thread could be started for. It is returned with its error, because its descriptor waits
+/// for its end.
+fn refused<T>(
+    handed: Result<Ticket, Refused<T>>,
+    request: Request,
+    completions: &mut Vec<Completion<T>>,
+) -> Option<Ticket> {
+    match handed {
+        Ok(ticket) => Some(ticket),
+        Err((error, owner)) => {
+            let outcome = Outcome { request: Some(request), result: Err(error) };
+            completions.push(Completion { owner, outcome });
+            None
+        }
     }
 }
 

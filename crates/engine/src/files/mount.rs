@@ -12,30 +12,58 @@ use std::sync::{PoisonError, RwLock};
 
 /// How a filesystem behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nearness {
+pub enum Locality {
     /// Calls may wait for a server.
-    Far,
+    Remote,
     /// Reading what the kernel has in memory does not block, but opening for writing may copy the whole file first.
-    NearToRead,
-    Near,
+    LocalToRead,
+    Local,
     /// The files themselves are in memory. A read can only wait for swapped-out pages, but cannot report that it
     /// would.
     Memory,
 }
 
-impl Nearness {
-    pub fn is_near(self) -> bool {
-        self != Self::Far
+impl Locality {
+    pub fn is_local(self) -> bool {
+        self != Self::Remote
+    }
+}
+
+/// What may hang together: all local filesystems, or one mount of another kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    Local,
+    Mount(Mount),
+    /// A function of the program, or a path of which nothing is known.
+    Unknown,
+}
+
+impl Place {
+    /// Never blocks.
+    pub fn of(mount: Mount) -> Self {
+        if verdict(mount).is_some_and(Locality::is_local) {
+            Self::Local
+        } else {
+            Self::Mount(mount)
+        }
+    }
+
+    /// Of several places that one call uses: the one that may hang.
+    pub fn first_remote(places: impl Iterator<Item = Self>) -> Self {
+        places.fold(Self::Unknown, |found, place| match (found, place) {
+            (Self::Mount(_), _) | (_, Self::Unknown) => found,
+            (Self::Local | Self::Unknown, place) => place,
+        })
     }
 }
 
 /// The number of verdicts kept. With more mounts than that they are learnt again.
 const KEPT: usize = 128;
 
-static VERDICTS: RwLock<Vec<(Mount, Nearness)>> = RwLock::new(Vec::new());
+static VERDICTS: RwLock<Vec<(Mount, Locality)>> = RwLock::new(Vec::new());
 
 /// From linux/magic.h and the filesystems' own headers.
-const NEAR: [u32; 18] = [
+const LOCAL: [u32; 18] = [
     0x0000_ef53, // ext2, ext3, ext4
     0x5846_5342, // xfs
     0x9123_683e, // btrfs
@@ -59,23 +87,23 @@ const TMPFS: u32 = 0x0102_1994;
 const RAMFS: u32 = 0x8584_58f6;
 const OVERLAY: u32 = 0x794c_7630;
 
-fn of_type(magic: u32) -> Nearness {
+fn of_type(magic: u32) -> Locality {
     match magic {
-        OVERLAY => Nearness::NearToRead,
-        TMPFS | RAMFS => Nearness::Memory,
-        magic if NEAR.contains(&magic) => Nearness::Near,
-        _ => Nearness::Far,
+        OVERLAY => Locality::LocalToRead,
+        TMPFS | RAMFS => Locality::Memory,
+        magic if LOCAL.contains(&magic) => Locality::Local,
+        _ => Locality::Remote,
     }
 }
 
 /// `None`: not learnt yet. Never blocks.
-pub fn verdict(mount: Mount) -> Option<Nearness> {
+pub fn verdict(mount: Mount) -> Option<Locality> {
     let verdicts = VERDICTS.read().unwrap_or_else(PoisonError::into_inner);
     verdicts.iter().find(|(known, _)| *known == mount).map(|(_, verdict)| *verdict)
 }
 
 /// Determines the behaviour of an open file's filesystem. May wait for a server.
-pub fn learn(file: RawFd, status: &Status) -> io::Result<Nearness> {
+pub fn learn(file: RawFd, status: &Status) -> io::Result<Locality> {
     if let Some(verdict) = verdict(status.mount) {
         return Ok(verdict);
     }
@@ -99,11 +127,19 @@ mod tests {
     fn a_verdict_is_learnt_once_and_is_of_the_type() {
         let proc = File::open("/proc/version").expect("procfs");
         let status = statx::at_hand(proc.as_raw_fd()).expect("statx");
-        assert_eq!(learn(proc.as_raw_fd(), &status).expect("statfs"), Nearness::Near);
-        assert_eq!(verdict(status.mount), Some(Nearness::Near));
-        assert_eq!(of_type(0x6573_5546), Nearness::Far, "FUSE");
-        assert_eq!(of_type(0x6969), Nearness::Far, "NFS");
-        assert_eq!(of_type(TMPFS), Nearness::Memory);
-        assert_eq!(of_type(OVERLAY), Nearness::NearToRead);
+        assert_eq!(learn(proc.as_raw_fd(), &status).expect("statfs"), Locality::Local);
+        assert_eq!(verdict(status.mount), Some(Locality::Local));
+        let (remote, unknown) = (Place::Mount(status.mount), Place::Unknown);
+        for (places, found) in [
+            (vec![], unknown),
+            (vec![unknown, Place::Local, unknown], Place::Local),
+            (vec![Place::Local, remote, Place::Local, unknown], remote),
+        ] {
+            assert_eq!(Place::first_remote(places.into_iter()), found);
+        }
+        assert_eq!(of_type(0x6573_5546), Locality::Remote, "FUSE");
+        assert_eq!(of_type(0x6969), Locality::Remote, "NFS");
+        assert_eq!(of_type(TMPFS), Locality::Memory);
+        assert_eq!(of_type(OVERLAY), Locality::LocalToRead);
     }
 }

@@ -76,6 +76,18 @@ impl Request {
         }
     }
 
+    /// The names that a request without an open file uses.
+    pub fn names(&self) -> Vec<&Place> {
+        match self {
+            Self::Open { at, .. }
+            | Self::Unlink { at, .. }
+            | Self::Mkdir { at, .. }
+            | Self::Symlink { at, .. } => vec![at],
+            Self::Rename { from, to, .. } | Self::Link { from, to, .. } => vec![from, to],
+            _ => Vec::new(),
+        }
+    }
+
     /// Transfers on pipes and terminals, where the other end may never act.
     pub fn may_wait_for_ever(&self) -> bool {
         matches!(self, Self::Read(transfer) | Self::Write(transfer) if transfer.waits)

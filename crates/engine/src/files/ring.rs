@@ -11,15 +11,20 @@
 //! Cancelling asks the kernel to end an operation; the record stays until the completion. Never more operations are
 //! sent than the completion queue holds, so that it cannot overflow. Upholds S1, S3 (records are boxed), S4 (keys
 //! with generations), S6 (an inherited ring is neither used nor unmapped).
+//!
+//! A sandbox may forbid io_uring_enter(2) while the ring is in use. `give_back` then returns what the kernel has not
+//! taken, for another engine. What it has taken never completes here, so its records stay (S1).
 
 // The ring is one of the engine's places for `unsafe`; see SAFETY.md.
 #![allow(unsafe_code)]
 
 use super::entry;
+use super::mount::Place as Filesystem;
 use super::request::Request;
 use super::slots::{Key, Slots};
+use super::threads::Lane;
 use super::{Completion, Outcome, Segment, Transfer};
-use crate::sys::{eventfd, fork};
+use crate::sys::{eventfd, faults, fork};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use std::collections::VecDeque;
 use std::io;
@@ -32,6 +37,8 @@ const SUBMISSIONS: u32 = 256;
 const COMPLETIONS: u32 = 1024;
 /// Kernel threads (bounded, unbounded) for operations that would block; the kernel's own limit is four per CPU.
 const WORKERS: [u32; 2] = [16, 8];
+/// The most requests to remote filesystems in the ring; threads execute the others.
+const REMOTE_WORKERS: usize = 4;
 /// The number of these workers that may be blocked in operations that might never end.
 const OCCUPIED_WORKERS: usize = 8;
 /// Bytes that the kernel may copy on the loop's thread in one call: about 200 microseconds.
@@ -43,14 +50,23 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// io_uring_enter(2): run deferred work without waiting.
 const ENTER_GETEVENTS: u32 = 1;
 
-#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 struct Record<T> {
     request: Request,
     owner: T,
-    is_near: bool,
+    lane: Lane,
     is_sent: bool,
     is_cancelled: bool,
     may_wait_for_ever: bool,
+}
+
+/// A request that the kernel has not taken.
+pub struct Untaken<T> {
+    /// The key that it had.
+    pub key: Key,
+    pub request: Request,
+    pub owner: T,
+    pub lane: Lane,
+    pub may_wait_for_ever: bool,
 }
 
 pub struct Ring<T> {
@@ -64,13 +80,16 @@ pub struct Ring<T> {
     unsent: VecDeque<Key>,
     unsent_direct: usize,
     cancellations: Vec<Key>,
-    /// Entries in the submission queue that the kernel has not accepted because it had no memory.
-    untaken: u32,
+    /// The user_data of the entries in the submission queue that the kernel has not taken, for example because it had
+    /// no memory. It takes them in this order.
+    untaken: VecDeque<u64>,
     /// Entries without a completion yet, including cancellations.
     in_flight: usize,
     /// Only the thread that made the ring may enter it (IORING_SETUP_SINGLE_ISSUER).
     thread: ThreadId,
     born: u32,
+    /// Empty, except in builds whose operations fail by order.
+    faults: faults::Completions,
 }
 
 /// EINVAL means that the kernel does not support a flag: leave out the newest flags first.
@@ -95,7 +114,9 @@ fn build() -> io::Result<IoUring> {
 impl<T> Ring<T> {
     /// Makes a ring for the calling thread.
     pub fn new() -> io::Result<Self> {
+        faults::refusal("io_uring_setup")?;
         let ring = build()?;
+        faults::refusal("io_uring_register")?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
         match ring.submitter().register_iowq_max_workers(&mut WORKERS.clone()) {
@@ -113,10 +134,11 @@ impl<T> Ring<T> {
             unsent: VecDeque::new(),
             unsent_direct: 0,
             cancellations: Vec::new(),
-            untaken: 0,
+            untaken: VecDeque::new(),
             in_flight: 0,
             thread: thread::current().id(),
             born: fork::generation(),
+            faults: faults::Completions::default(),
         })
     }
 
@@ -148,32 +170,41 @@ impl<T> Ring<T> {
         self.records.iter().map(|record| (&record.request, &record.owner))
     }
 
-    /// Queues a request; `flush` sends it. If it is not `is_near`, for example on a network filesystem, the kernel
+    /// Whether the ring may take a request. A filesystem that hangs must not occupy all of the kernel's workers, of
+    /// which there are at least eight.
+    pub fn has_room(&self, request: &Request, lane: Lane) -> bool {
+        match lane {
+            Lane::Remote(place) if place != Filesystem::Local => {
+                let remote = self
+                    .records
+                    .iter()
+                    .filter(|record| record.lane != Lane::Local && record.request.fd().is_some());
+                request.fd().is_some() && remote.count() < REMOTE_WORKERS
+            }
+            _ => true,
+        }
+    }
+
+    /// Queues a request; `flush` sends it. If its lane is not `Local`, for example on a network filesystem, the kernel
     /// does not try it on the loop's thread: a kernel worker executes it.
-    pub fn submit(&mut self, request: Request, is_near: bool, owner: T) -> Key {
-        self.insert(request, owner, is_near, false)
+    pub fn submit(&mut self, request: Request, lane: Lane, owner: T) -> Key {
+        self.insert(request, owner, lane, false)
     }
 
     /// Like `submit`, for a request that blocks a kernel worker until another process acts or the request is
     /// cancelled: opening a FIFO. If enough workers are occupied, request and owner are returned.
-    pub fn submit_alone(&mut self, request: Request, owner: T) -> Result<Key, (Request, T)> {
+    pub fn submit_unbounded(&mut self, request: Request, owner: T) -> Result<Key, (Request, T)> {
         let occupied = self.records.iter().filter(|record| record.may_wait_for_ever).count();
         if occupied >= OCCUPIED_WORKERS {
             return Err((request, owner));
         }
-        Ok(self.insert(request, owner, true, true))
+        Ok(self.insert(request, owner, Lane::Local, true))
     }
 
-    fn insert(
-        &mut self,
-        request: Request,
-        owner: T,
-        is_near: bool,
-        may_wait_for_ever: bool,
-    ) -> Key {
+    fn insert(&mut self, request: Request, owner: T, lane: Lane, may_wait_for_ever: bool) -> Key {
         self.unsent_direct += usize::from(request.is_direct());
         let (is_sent, is_cancelled) = (false, false);
-        let record = Record { request, owner, is_near, is_sent, is_cancelled, may_wait_for_ever };
+        let record = Record { request, owner, lane, is_sent, is_cancelled, may_wait_for_ever };
         let key = self.records.insert(Box::new(record));
         self.unsent.push_back(key);
         key
@@ -191,31 +222,38 @@ impl<T> Ring<T> {
     /// True if `flush` has something to send and room for it.
     pub fn has_unsent(&self) -> bool {
         let waits = !self.unsent.is_empty() || !self.cancellations.is_empty();
-        self.untaken > 0 || (waits && self.in_flight < COMPLETIONS as usize)
+        !self.untaken.is_empty() || (waits && self.in_flight < COMPLETIONS as usize)
     }
 
     /// Sends queued requests in one system call, as far as there is room. The kernel does what needs no waiting in
     /// that call. More than one full queue is left for the next call, so that no tick becomes too long.
     pub fn flush(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
         self.push_some(completions);
-        if self.untaken > 0 {
+        if !self.untaken.is_empty() {
             self.enter()?;
         }
         self.take_completions(completions);
         Ok(())
     }
 
+    fn has_slot(&self) -> bool {
+        self.untaken.len() < SUBMISSIONS as usize && self.in_flight < COMPLETIONS as usize
+    }
+
     /// Fills the submission queue.
     fn push_some(&mut self, completions: &mut Vec<Completion<T>>) {
-        let room = COMPLETIONS as usize;
-        while self.untaken < SUBMISSIONS && self.in_flight < room {
+        while self.has_slot() {
             let Some(key) = self.cancellations.pop() else { break };
-            let cancel = opcode::AsyncCancel::new(key.as_u64()).build().user_data(CANCELLATION);
+            let cancel = if self.faults.is_cancelled() {
+                opcode::AsyncCancel::new(key.as_u64()).build()
+            } else {
+                opcode::Nop::new().build()
+            };
             // SAFETY: the entry has no pointers.
-            unsafe { self.push(&cancel) };
+            unsafe { self.push(cancel, CANCELLATION) };
         }
         let mut copied = 0;
-        while self.untaken < SUBMISSIONS && self.in_flight < room && copied < COPIED_AT_ONCE {
+        while self.has_slot() && copied < COPIED_AT_ONCE {
             let Some(key) = self.unsent.pop_front() else { break };
             let Some(record) = self.records.get_mut(key) else { continue };
             if record.is_cancelled {
@@ -226,41 +264,49 @@ impl<T> Ring<T> {
             record.is_sent = true;
             copied += entry::copied_at_once(&record.request);
             let is_direct = record.request.is_direct();
-            let entry = entry::of(&record.request, record.is_near).user_data(key.as_u64());
+            let has_offset =
+                matches!(&record.request, Request::Read(t) | Request::Write(t) if t.offset >= 0);
+            let entry = if self.faults.is_sent(record.request.name(), key.as_u64(), has_offset) {
+                entry::of(&record.request, record.lane == Lane::Local)
+            } else {
+                opcode::Nop::new().build()
+            };
             // SAFETY: request and memory stay until the completion: the record is boxed, and only `complete` removes
             // it (S1, S3).
-            unsafe { self.push(&entry) };
+            unsafe { self.push(entry, key.as_u64()) };
             self.unsent_direct -= usize::from(is_direct);
         }
     }
 
     /// # Safety
     /// The memory that the entry points to must live until the entry's completion.
-    unsafe fn push(&mut self, entry: &squeue::Entry) {
+    unsafe fn push(&mut self, entry: squeue::Entry, user_data: u64) {
         // SAFETY: the caller's promise.
-        let pushed = unsafe { self.uring.submission().push(entry) };
+        let pushed = unsafe { self.uring.submission().push(&entry.user_data(user_data)) };
         pushed.expect("no more than SUBMISSIONS entries are untaken");
-        self.untaken += 1;
+        self.untaken.push_back(user_data);
         self.in_flight += 1;
     }
 
     /// Submits entries to the kernel and runs the work it has deferred until this thread enters (DEFER_TASKRUN).
     fn enter(&mut self) -> io::Result<()> {
         loop {
-            // SAFETY: no argument structure is passed.
-            let result = unsafe {
-                let submitter = self.uring.submitter();
-                submitter.enter::<libc::sigset_t>(self.untaken, 0, ENTER_GETEVENTS, None)
-            };
+            let untaken = self.untaken.len() as u32;
+            let submitter = self.uring.submitter();
+            let result = faults::refusal("io_uring_enter").and_then(|()| {
+                // SAFETY: no argument structure is passed.
+                unsafe { submitter.enter::<libc::sigset_t>(untaken, 0, ENTER_GETEVENTS, None) }
+            });
             match result {
                 Ok(taken) => {
-                    self.untaken -= taken as u32;
+                    self.untaken.drain(..taken);
                     return Ok(());
                 }
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EINTR) => {}
-                    // No memory at the moment, or completions have to be reaped first.
-                    Some(libc::EAGAIN | libc::EBUSY) => return Ok(()),
+                    // No memory at the moment, or completions have to be reaped first. The work that the kernel has
+                    // deferred was not run then, and it does not ring for it again.
+                    Some(libc::EAGAIN | libc::EBUSY) => return eventfd::signal(self.bell.as_fd()),
                     _ => return Err(e),
                 },
             }
@@ -273,7 +319,7 @@ impl<T> Ring<T> {
         let submission = self.uring.submission();
         let is_put_off = submission.taskrun() || submission.cq_overflow();
         drop(submission);
-        if self.untaken > 0 || is_put_off {
+        if !self.untaken.is_empty() || is_put_off {
             self.enter()?;
         }
         self.take_completions(completions);
@@ -282,18 +328,27 @@ impl<T> Ring<T> {
 
     fn take_completions(&mut self, completions: &mut Vec<Completion<T>>) {
         loop {
-            let next = self.uring.completion().next();
-            let Some(event) = next else { return };
+            let uring = &mut self.uring;
+            let next =
+                || uring.completion().next().map(|event| (event.user_data(), event.result()));
+            let Some((user_data, result)) = self.faults.next(next) else { break };
             self.in_flight -= 1;
-            if event.user_data() == CANCELLATION {
+            if user_data == CANCELLATION {
                 continue;
             }
-            self.complete(Key::from_u64(event.user_data()), event.result(), completions);
+            self.complete(Key::from_u64(user_data), result, completions);
+        }
+        if self.faults.is_holding() {
+            // If the counter is full, the bell rings already.
+            drop(eventfd::signal(self.bell.as_fd()));
         }
     }
 
     fn complete(&mut self, key: Key, result: i32, completions: &mut Vec<Completion<T>>) {
         let Some(record) = self.records.get_mut(key) else { return };
+        // close(2) has released the number in any case. Another close might hit the number's next owner.
+        let is_close = matches!(record.request, Request::Close { .. });
+        let result = if is_close && result == -libc::EINTR { 0 } else { result };
         if result == -libc::EINTR && !record.is_cancelled {
             record.is_sent = false;
             self.unsent_direct += usize::from(record.request.is_direct());
@@ -306,13 +361,29 @@ impl<T> Ring<T> {
         completions.push(Completion { owner, outcome: Outcome { request: Some(request), result } });
     }
 
+    /// The kernel lets nobody enter this ring any more: appends what has completed, and returns what the kernel has
+    /// not taken. The ring must be dropped then, because its queue still has entries with the addresses of these.
+    pub fn give_back(&mut self, completions: &mut Vec<Completion<T>>) -> Vec<Untaken<T>> {
+        self.take_completions(completions);
+        let untaken = std::mem::take(&mut self.untaken).into_iter();
+        let pushed = untaken.filter(|data| *data != CANCELLATION).map(Key::from_u64);
+        let keys: Vec<_> = pushed.chain(std::mem::take(&mut self.unsent)).collect();
+        let mut back = Vec::new();
+        for key in keys {
+            let Some(record) = self.records.get_mut(key) else { continue };
+            if record.is_cancelled {
+                self.complete(key, -libc::ECANCELED, completions);
+            } else if let Some(record) = self.records.remove(key) {
+                let Record { request, owner, lane, may_wait_for_ever, .. } = *record;
+                back.push(Untaken { key, request, owner, lane, may_wait_for_ever });
+            }
+        }
+        back
+    }
+
     /// Cancels everything, waits until `deadline` and reaps. Operations that the kernel still holds keep their
-    /// records forever (S1): closing a ring does not wait for them.
-    pub fn shut(
-        &mut self,
-        deadline: Instant,
-        completions: &mut Vec<Completion<T>>,
-    ) -> io::Result<usize> {
+    /// records forever (S1): closing a ring does not wait for them. Returns their number.
+    pub fn shut(&mut self, deadline: Instant, completions: &mut Vec<Completion<T>>) -> usize {
         if self.is_ours() {
             let keys: Vec<_> = self.records.keys().collect();
             for key in keys {
@@ -320,10 +391,17 @@ impl<T> Ring<T> {
             }
             while !self.records.is_empty() && Instant::now() < deadline {
                 thread::sleep(Duration::from_micros(200));
-                self.reap(completions)?;
+                if self.reap(completions).is_err() {
+                    for Untaken { request, owner, .. } in self.give_back(completions) {
+                        let result = Err(io::Error::from_raw_os_error(libc::ECANCELED));
+                        let outcome = Outcome { request: Some(request), result };
+                        completions.push(Completion { owner, outcome });
+                    }
+                    break;
+                }
             }
         }
-        Ok(self.records.leak())
+        self.records.leak()
     }
 }
 
@@ -348,7 +426,7 @@ pub fn trial() -> io::Result<()> {
     // SAFETY: the ring keeps the box until the completion (S1), and moving a box does not move its content.
     let segment = unsafe { Segment::new(target.as_mut_ptr(), target.len()) };
     let transfer = Transfer::new(source.as_raw_fd(), -1, false, &[segment]);
-    ring.submit(Request::Read(transfer), true, target);
+    ring.submit(Request::Read(transfer), Lane::Local, target);
     let mut completions = Vec::new();
     let deadline = Instant::now() + PATIENCE;
     ring.flush(&mut completions)?;

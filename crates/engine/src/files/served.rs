@@ -3,12 +3,12 @@
 //! Other file types are never opened: opening a FIFO would wait for its other end, and its writer would see a reader.
 
 use super::cached::{self, AtOnce};
-use super::mount::{self, Nearness};
+use super::mount::{self, Locality};
 use crate::sys::file;
 use crate::sys::statx::{self, Status};
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct Opened {
     pub fd: OwnedFd,
     pub status: Status,
     /// Its filesystem answers without blocking.
-    pub is_near: bool,
+    pub is_local: bool,
 }
 
 /// Opens the file at a path if the kernel has the path in its cache.
@@ -25,13 +25,13 @@ pub fn open_cached(path: &CStr) -> io::Result<AtOnce<Opened>> {
         AtOnce::Done(fd) => {
             let status = statx::at_hand(fd.as_raw_fd())?;
             check(&status)?;
-            if mount::verdict(status.mount).is_some_and(Nearness::is_near) {
-                return Ok(AtOnce::Done(Opened { fd, status, is_near: true }));
+            if mount::verdict(status.mount).is_some_and(Locality::is_local) {
+                return Ok(AtOnce::Done(Opened { fd, status, is_local: true }));
             }
             Ok(AtOnce::Unknown)
         }
-        AtOnce::Alone => Err(io::Error::from_raw_os_error(libc::EINVAL)),
-        AtOnce::WouldBlock | AtOnce::Unknown => Ok(AtOnce::Unknown),
+        AtOnce::Unbounded => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        AtOnce::WouldBlock | AtOnce::Short | AtOnce::Unknown => Ok(AtOnce::Unknown),
     }
 }
 
@@ -40,8 +40,8 @@ pub fn open(path: &CStr) -> io::Result<Opened> {
     let looked = file::open_owned(libc::AT_FDCWD, path, libc::O_PATH, 0)?;
     let status = statx::asked(looked.as_raw_fd())?;
     check(&status)?;
-    let is_near = mount::learn(looked.as_raw_fd(), &status)?.is_near();
-    reopen(&looked, is_near)
+    let is_local = mount::learn(looked.as_raw_fd(), &status)?.is_local();
+    reopen(&looked, is_local)
 }
 
 fn check(status: &Status) -> io::Result<()> {
@@ -53,11 +53,27 @@ fn check(status: &Status) -> io::Result<()> {
 }
 
 /// Opens the file behind an O_PATH descriptor, whatever its path names by now: proc(5).
-pub fn reopen(looked: &OwnedFd, is_near: bool) -> io::Result<Opened> {
+pub fn reopen(looked: &OwnedFd, is_local: bool) -> io::Result<Opened> {
     let place = CString::new(proc_path(looked).into_os_string().as_encoded_bytes())?;
     let fd = file::open_owned(libc::AT_FDCWD, &place, libc::O_RDONLY | libc::O_NOCTTY, 0)?;
     let status = statx::asked(fd.as_raw_fd())?;
-    Ok(Opened { fd, status, is_near })
+    Ok(Opened { fd, status, is_local })
+}
+
+/// A descriptor of its own for a file that somebody else has open; `None` if it is not a regular file. `may_block`: the
+/// caller may wait for a server to learn how the filesystem behaves.
+pub fn share(fd: RawFd, may_block: bool) -> io::Result<Option<Opened>> {
+    let fd = file::duplicate(fd)?;
+    let status = statx::at_hand(fd.as_raw_fd())?;
+    if !status.is_regular() {
+        return Ok(None);
+    }
+    let locality = if may_block {
+        Some(mount::learn(fd.as_raw_fd(), &status)?)
+    } else {
+        mount::verdict(status.mount)
+    };
+    Ok(Some(Opened { fd, status, is_local: locality.is_some_and(Locality::is_local) }))
 }
 
 pub fn proc_path(fd: &OwnedFd) -> PathBuf {

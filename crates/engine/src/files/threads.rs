@@ -10,41 +10,55 @@
 
 use super::blocking;
 use super::handover::{Pace, Sleeper, Wait, is_one_processor};
+use super::mount::Place;
 use super::request::Request;
 use super::slots::{Key, Slots};
 use super::{Completion, Outcome};
-use crate::sys::{eventfd, file, thread};
+use crate::sync::{Arc, Bell, Condvar, Mutex, MutexGuard, eventfd};
+use crate::sys::{file, thread};
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::os::fd::RawFd;
+#[cfg(not(feature = "models"))]
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// Threads for requests that may wait forever. Further ones use the queue of the other threads.
-const LONERS: usize = 64;
+const UNBOUNDED_THREADS: usize = 64;
+/// The most calls that are not looked at before they start. They leave as many threads to the others as before.
+const SPARE: usize = 4;
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Selects the group of threads that does the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
-    /// Calls on local filesystems.
-    Near,
+    /// Short work on local filesystems.
+    Local,
     /// Calls that may wait for another machine, and functions of the program.
-    Far,
-    /// Transfers of megabytes.
+    Remote(Place),
+    /// Transfers of megabytes on local filesystems.
     Bulk,
-    /// Jobs of many steps: copies, trees.
-    Long,
+    /// Jobs of several steps: listings of trees, atomic writes.
+    Long(Place),
+    /// Copies.
+    Copy(Place),
+    /// Removals of trees.
+    Remove(Place),
+    /// Look-ups of names, which may wait for servers.
+    Names,
 }
 
 impl Lane {
-    const ALL: [Self; 4] = [Self::Near, Self::Far, Self::Bulk, Self::Long];
-
-    /// The maximum number of threads per loop.
+    /// The maximum number of threads per loop. Each place has its own, so that a filesystem that hangs stops only the
+    /// work on itself.
     fn width(self) -> usize {
         match self {
-            Self::Near | Self::Bulk | Self::Long => 4,
-            Self::Far => 8,
+            Self::Remote(Place::Unknown) => 8 + SPARE,
+            Self::Remote(_) => 8,
+            // As many as asyncio's default executor has at most.
+            Self::Names => 32,
+            _ => 4,
         }
     }
 }
@@ -85,13 +99,15 @@ struct Job {
     work: Work,
     wait: Option<Arc<Wait>>,
     /// It must be done even if nobody waits any more: a file is being closed.
-    is_due: bool,
+    is_uncancellable: bool,
 }
 
 /// A lane's queue and threads.
 #[derive(Default)]
 struct Row {
     queue: VecDeque<Job>,
+    /// Jobs that a thread has taken and not finished.
+    running: usize,
     threads: usize,
     /// Idle threads. The one that worked last gets the next work.
     idle: Vec<Arc<Sleeper>>,
@@ -99,32 +115,53 @@ struct Row {
 
 #[derive(Default)]
 struct State {
-    rows: [Row; Lane::ALL.len()],
+    /// The row of `Lane::Local`, which is used most.
+    local: Row,
+    /// The others, as long as they have threads. There may be thousands: four kinds for each mount.
+    rows: HashMap<Lane, Row>,
     done: Vec<(Key, Outcome)>,
-    loners: usize,
+    unbounded: usize,
     /// A thread waits for work to end.
     is_awaited: bool,
     /// Signalled when there are completions to reap. `None` once nobody will reap any more.
-    bell: Option<Arc<OwnedFd>>,
+    bell: Option<Arc<Bell>>,
 }
 
 impl State {
     fn row(&mut self, lane: Lane) -> &mut Row {
-        &mut self.rows[lane as usize]
+        if lane == Lane::Local { &mut self.local } else { self.rows.entry(lane).or_default() }
+    }
+
+    /// A thread of this lane ends, or could not be started.
+    fn leave(&mut self, lane: Lane) {
+        let row = self.row(lane);
+        if row.threads == 0 && row.queue.is_empty() {
+            self.rows.remove(&lane);
+        }
+    }
+
+    fn all_rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values().chain([&self.local])
+    }
+
+    fn all_rows_mut(&mut self) -> impl Iterator<Item = &mut Row> {
+        self.rows.values_mut().chain([&mut self.local])
     }
 
     fn threads(&self) -> usize {
-        self.rows.iter().map(|row| row.threads).sum::<usize>() + self.loners
+        self.all_rows().map(|row| row.threads).sum::<usize>() + self.unbounded
     }
 
     fn idle(&self) -> usize {
-        self.rows.iter().map(|row| row.idle.len()).sum()
+        self.all_rows().map(|row| row.idle.len()).sum()
     }
 }
 
 struct Shared {
     state: Mutex<State>,
     finished: Condvar,
+    /// So long a thread without work stays.
+    idle: Duration,
 }
 
 impl Shared {
@@ -165,15 +202,19 @@ impl Shared {
         let mut state = self.lock();
         loop {
             let mut done = None;
-            if let Some(Job { key, at, work, wait, .. }) = state.row(lane).queue.pop_front() {
+            let row = state.row(lane);
+            if let Some(Job { key, at, work, wait, .. }) = row.queue.pop_front() {
+                row.running += 1;
                 drop(state);
                 pace.take(at, Instant::now(), std::mem::take(&mut was_asleep));
                 done = Some((key, work.done(), wait));
                 state = self.lock();
+                state.row(lane).running -= 1;
             }
             let is_over = state.row(lane).queue.is_empty();
             if is_over && state.bell.is_none() {
                 state.row(lane).threads -= 1;
+                state.leave(lane);
                 return self.hand_over(state, done);
             }
             if is_over {
@@ -181,7 +222,7 @@ impl Shared {
                 me.begin(look.is_some());
                 state.row(lane).idle.push(Arc::clone(&me));
                 self.hand_over(state, done);
-                was_asleep = me.sleep(look, IDLE);
+                was_asleep = me.sleep(look, self.idle);
             } else {
                 self.hand_over(state, done);
             }
@@ -193,6 +234,7 @@ impl Shared {
                 row.idle.remove(index);
                 if row.queue.is_empty() {
                     row.threads -= 1;
+                    state.leave(lane);
                     return self.tell(state, false);
                 }
             }
@@ -223,7 +265,7 @@ impl Shared {
     }
 }
 
-fn ring(bell: &OwnedFd) {
+fn ring(bell: &Bell) {
     // It fails only if the counter is full, and then the reader is already signalled.
     let rung = eventfd::signal(bell.as_fd());
     debug_assert!(rung.is_ok(), "eventfd: {rung:?}");
@@ -251,17 +293,23 @@ pub struct Pool<T> {
     bell_fd: RawFd,
     owners: Slots<T>,
     /// Eventfds to stop operations that have their own thread.
-    stops: HashMap<Key, Arc<OwnedFd>>,
+    stops: HashMap<Key, Arc<Bell>>,
 }
 
 impl<T> Pool<T> {
     /// Makes a pool without threads.
     pub fn new() -> io::Result<Self> {
+        Self::with_idle(IDLE)
+    }
+
+    /// Like `new`; its threads end after another idle time.
+    pub fn with_idle(idle: Duration) -> io::Result<Self> {
         let bell = Arc::new(eventfd::create()?);
         let bell_fd = bell.as_raw_fd();
         let shared = Shared {
             state: Mutex::new(State { bell: Some(bell), ..State::default() }),
             finished: Condvar::new(),
+            idle,
         };
         let (shared, owners) = (Arc::new(shared), Slots::default());
         Ok(Self { shared, bell_fd, owners, stops: HashMap::new() })
@@ -278,7 +326,12 @@ impl<T> Pool<T> {
     }
 
     /// Like `submit`, for work that is done even while the pool is shut down: the last write to a file, closing it.
-    pub fn submit_due(&mut self, lane: Lane, work: Work, owner: T) -> Result<Key, (io::Error, T)> {
+    pub fn submit_uncancellable(
+        &mut self,
+        lane: Lane,
+        work: Work,
+        owner: T,
+    ) -> Result<Key, (io::Error, T)> {
         self.enqueue(lane, work, None, true, owner)
     }
 
@@ -287,16 +340,16 @@ impl<T> Pool<T> {
         &mut self,
         lane: Lane,
         work: Work,
-        is_due: bool,
+        is_uncancellable: bool,
         owner: T,
         patience: Duration,
     ) -> Result<Brief<T>, (io::Error, T)> {
         let is_brief = |idle: &Arc<Sleeper>| is_one_processor() || idle.is_looking();
         if !self.shared.lock().row(lane).idle.last().is_some_and(is_brief) {
-            return self.enqueue(lane, work, None, is_due, owner).map(Brief::Later);
+            return self.enqueue(lane, work, None, is_uncancellable, owner).map(Brief::Later);
         }
         let wait = Arc::new(Wait::new());
-        let key = self.enqueue(lane, work, Some(Arc::clone(&wait)), is_due, owner)?;
+        let key = self.enqueue(lane, work, Some(Arc::clone(&wait)), is_uncancellable, owner)?;
         let Some(outcome) = wait.wait(patience) else {
             return Ok(Brief::Late(key));
         };
@@ -313,7 +366,7 @@ impl<T> Pool<T> {
         lane: Lane,
         work: Work,
         wait: Option<Arc<Wait>>,
-        is_due: bool,
+        is_uncancellable: bool,
         owner: T,
     ) -> Result<Key, (io::Error, T)> {
         let mut state = self.shared.lock();
@@ -326,13 +379,14 @@ impl<T> Pool<T> {
                 // The existing threads will take it.
                 Err(_) if row.threads > 0 => {}
                 Err(e) => {
+                    state.leave(lane);
                     drop(state);
                     return Err((e, owner));
                 }
             }
         }
         let key = self.owners.insert(owner);
-        row.queue.push_back(Job { key, at: Instant::now(), work, wait, is_due });
+        row.queue.push_back(Job { key, at: Instant::now(), work, wait, is_uncancellable });
         drop(state);
         if let Some(idle) = idle {
             idle.call();
@@ -341,9 +395,9 @@ impl<T> Pool<T> {
     }
 
     /// Gives a request that may wait forever its own thread.
-    pub fn submit_alone(&mut self, request: Request, owner: T) -> Result<Key, (io::Error, T)> {
-        if self.shared.lock().loners >= LONERS {
-            return self.submit(Lane::Far, Work::Request(request), owner);
+    pub fn submit_unbounded(&mut self, request: Request, owner: T) -> Result<Key, (io::Error, T)> {
+        if self.shared.lock().unbounded >= UNBOUNDED_THREADS {
+            return self.submit(Lane::Remote(Place::Unknown), Work::Request(request), owner);
         }
         let stop = match eventfd::create() {
             Ok(stop) => Arc::new(stop),
@@ -352,7 +406,7 @@ impl<T> Pool<T> {
         let key = self.owners.insert(owner);
         self.stops.insert(key, Arc::clone(&stop));
         let shared = Arc::clone(&self.shared);
-        shared.lock().loners += 1;
+        shared.lock().unbounded += 1;
         let made = thread::spawn_without_signals("oneloop-waits", move || {
             let result = blocking::execute_until(&request, stop.as_raw_fd());
             drop(stop);
@@ -362,13 +416,13 @@ impl<T> Pool<T> {
             shared.tell(state, rings);
             // Last: `shut` waits for this, and the bell must be released by then.
             let mut state = shared.lock();
-            state.loners -= 1;
+            state.unbounded -= 1;
             shared.tell(state, false);
         });
         match made {
             Ok(_) => Ok(key),
             Err(e) => {
-                self.shared.lock().loners -= 1;
+                self.shared.lock().unbounded -= 1;
                 self.stops.remove(&key);
                 let owner = self.owners.remove(key).expect("inserted above");
                 Err((e, owner))
@@ -376,7 +430,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Asks for an operation that is not due to end early. Affects work that no thread has started and requests that
+    /// Asks for an operation that can be cancelled to end early. Affects work that no thread has started and requests that
     /// wait for a pipe's other end; these complete with ECANCELED.
     pub fn cancel(&mut self, key: Key) {
         if let Some(stop) = self.stops.get(&key) {
@@ -384,13 +438,13 @@ impl<T> Pool<T> {
             return;
         }
         let mut state = self.shared.lock();
-        let withdrawn = state.rows.iter_mut().find_map(|row| {
+        let withdrawn = state.all_rows_mut().find_map(|row| {
             let index = row.queue.iter().position(|job| job.key == key)?;
             row.queue.remove(index)
         });
         if let Some(Job { work, .. }) = withdrawn {
-            state.done.push((key, work.cancelled()));
-            state.bell.iter().for_each(|bell| ring(bell));
+            let rings = Shared::finish(&mut state, key, work.cancelled());
+            self.shared.tell(state, rings);
         }
     }
 
@@ -409,6 +463,16 @@ impl<T> Pool<T> {
         self.take_done(completions);
     }
 
+    /// What a poll does.
+    #[cfg(feature = "models")]
+    pub fn wait_for_bell(&self) {
+        let bell = self.shared.lock().bell.clone();
+        if let Some(bell) = bell {
+            bell.poll();
+            eventfd::drain(&bell).expect("a model's eventfd");
+        }
+    }
+
     pub fn under_way(&self) -> usize {
         self.owners.len()
     }
@@ -417,15 +481,23 @@ impl<T> Pool<T> {
         self.shared.lock().threads()
     }
 
-    /// Drops work that no thread has taken and that is not due, waits for the rest until `deadline`, and reaps. Work
+    /// Whether a call can start immediately in `Lane::Remote(Place::Unknown)`, whatever it works on: then it need not be
+    /// found out. The calls that hang there are so few that they stop no other.
+    pub fn has_spare_thread(&self) -> bool {
+        let state = self.shared.lock();
+        let row = state.rows.get(&Lane::Remote(Place::Unknown));
+        row.is_none_or(|row| row.queue.len() + row.running < SPARE)
+    }
+
+    /// Drops work that no thread has taken and that can be cancelled, waits for the rest until `deadline`, and reaps. Work
     /// that is still running then keeps its owner forever (S1).
     pub fn shut(&mut self, deadline: Instant, completions: &mut Vec<Completion<T>>) -> usize {
         let mut state = self.shared.lock();
         state.is_awaited = true;
         let mut waiting = Vec::new();
-        for row in &mut state.rows {
-            let (due, dropped) = row.queue.drain(..).partition(|job| job.is_due);
-            row.queue = due;
+        for row in state.all_rows_mut() {
+            let (kept, dropped) = row.queue.drain(..).partition(|job| job.is_uncancellable);
+            row.queue = kept;
             waiting.extend::<VecDeque<_>>(dropped);
         }
         drop(state);
@@ -449,7 +521,7 @@ impl<T> Pool<T> {
                 .0;
         }
         let bell = state.bell.take();
-        state.rows.iter().flat_map(|row| &row.idle).for_each(|idle| idle.call());
+        state.all_rows().flat_map(|row| &row.idle).for_each(|idle| idle.call());
         drop(state);
         drop(bell);
         self.take_done(completions);
@@ -475,5 +547,35 @@ impl<T> Pool<T> {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
+    }
+}
+
+#[cfg(all(test, not(feature = "models")))]
+mod tests {
+    use super::*;
+    use crate::sys::statx;
+    use std::fs::File;
+
+    /// Nothing is left of a lane without threads, so that a process may use any number of mounts.
+    #[test]
+    fn a_lane_without_threads_has_no_row() -> io::Result<()> {
+        let places = ["/proc", "/sys", "/dev", "/"].map(|path| {
+            let status = statx::at_hand(File::open(path)?.as_raw_fd())?;
+            io::Result::Ok(Place::Mount(status.mount))
+        });
+        let mut pool = Pool::new()?;
+        let mut rows = 0;
+        for place in places {
+            let place = place?;
+            for lane in [Lane::Local, Lane::Remote(place), Lane::Long(place), Lane::Copy(place)] {
+                let call = Work::Call(Box::new(|| Ok(0)));
+                pool.submit(lane, call, ()).map_err(|(error, ())| error)?;
+                rows = rows.max(pool.shared.lock().rows.len());
+            }
+        }
+        assert!(rows > 3);
+        assert_eq!(pool.shut(Instant::now() + Duration::from_secs(10), &mut Vec::new()), 0);
+        assert_eq!((pool.threads(), pool.shared.lock().rows.len()), (0, 0));
+        Ok(())
     }
 }

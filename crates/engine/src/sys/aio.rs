@@ -2,6 +2,7 @@
 //!
 //! The C library has no wrappers for them. This is not POSIX AIO, which uses threads.
 
+use super::libc;
 use std::io;
 use std::ptr;
 

@@ -1,6 +1,6 @@
 //! What the kernel reports about an open descriptor that other code owns.
 
-use super::checked;
+use super::{checked, libc};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 /// fcntl(2), F_GETFL: the access mode and the flags that it was opened with. EBADF: not open.
 pub fn open_flags(fd: RawFd) -> io::Result<libc::c_int> {
     // SAFETY: no pointers are passed; the kernel rejects an invalid number.
-    checked(unsafe { libc::fcntl(fd, libc::F_GETFL) })
+    checked(unsafe { libc::fcntl(fd, libc::F_GETFL, 0) })
 }
 
 fn status(fd: RawFd) -> io::Result<libc::stat> {

@@ -1,6 +1,6 @@
 //! epoll(7): create, control, wait with nanoseconds.
 
-use super::checked;
+use super::{checked, libc};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;

@@ -1,6 +1,6 @@
 //! eventfd(2): a counter that wakes a poll.
 
-use super::{checked, checked_len};
+use super::{checked, checked_len, libc};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -13,17 +13,24 @@ pub fn create() -> io::Result<OwnedFd> {
 
 pub fn signal(fd: BorrowedFd<'_>) -> io::Result<()> {
     let one = 1u64;
-    // SAFETY: eight bytes of a live integer are read during the call.
-    checked_len(unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), 8) })?;
-    Ok(())
+    loop {
+        // SAFETY: eight bytes of a live integer are read during the call.
+        match checked_len(unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), 8) }) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => return result.map(drop),
+        }
+    }
 }
 
-/// Resets the counter; EAGAIN (it is already zero) is not an error here.
+/// Resets the counter; EAGAIN (it is already zero) is not an error here. After EINTR it may still be set, and the next
+/// poll reports it again.
 pub fn drain(fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut count = 0u64;
     // SAFETY: eight bytes of a live integer are written during the call.
     match checked_len(unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) }) {
-        Err(e) if e.kind() != io::ErrorKind::WouldBlock => Err(e),
-        _ => Ok(()),
+        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Ok(())
+        }
+        result => result.map(drop),
     }
 }

@@ -1,6 +1,6 @@
 //! Checks a FIFO's reading end without consuming anything from it.
 
-use super::{checked, checked_len};
+use super::{checked, checked_len, libc};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 

@@ -3,7 +3,7 @@
 //! `open_cached`, and `open_beneath` with `is_cached`, do not block. The others may block and are for the file
 //! engine's threads. Paths are C strings; folder descriptors may be AT_FDCWD.
 
-use super::checked;
+use super::{checked, libc};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -62,14 +62,20 @@ pub fn open(
     checked(unsafe { libc::openat(dir_fd, path.as_ptr(), flags | libc::O_CLOEXEC, mode) })
 }
 
-/// Like `open`, but returns an owned descriptor.
+/// Like `open`, but returns an owned descriptor, and tries again after EINTR: a filesystem may let a signal end its open
+/// (open(2)), which then had no effect.
 pub fn open_owned(
     dir_fd: RawFd,
     path: &CStr,
     flags: libc::c_int,
     mode: libc::mode_t,
 ) -> io::Result<OwnedFd> {
-    let fd = open(dir_fd, path, flags, mode)?;
+    let fd = loop {
+        match open(dir_fd, path, flags, mode) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => break result?,
+        }
+    };
     // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -94,6 +100,15 @@ pub fn close(fd: RawFd) -> io::Result<()> {
         Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
         _ => Ok(()),
     }
+}
+
+/// fcntl(2): another descriptor of the same open file. They share the position.
+pub fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers are passed.
+    let made = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+    let made = checked(made)?;
+    // SAFETY: the call has made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(made) })
 }
 
 /// The descriptor's own position: lseek(2), which does not contact a server for that.

@@ -1,6 +1,6 @@
 //! inotify(7): the kernel reports changes of a directory or a file on one descriptor.
 
-use super::checked;
+use super::{checked, libc};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};

@@ -17,11 +17,21 @@ pub mod file;
 pub mod fork;
 pub mod inotify;
 pub mod memory;
+pub mod names;
 pub mod socket;
 pub mod statfs;
 pub mod statx;
 pub mod thread;
 pub mod transfer;
+
+#[cfg_attr(not(feature = "faults"), path = "no_faults.rs")]
+pub mod faults;
+
+#[cfg(not(feature = "faults"))]
+use ::libc;
+/// The C library, whose functions may fail by order in a build with the feature `faults`.
+#[cfg(feature = "faults")]
+use faults::calls as libc;
 
 use std::io;
 

@@ -4,7 +4,7 @@
 //! loop can block. SIGPIPE is suppressed (MSG_NOSIGNAL): EPIPE is returned instead.
 
 use super::address::Address;
-use super::{checked, checked_len};
+use super::{checked, checked_len, libc};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -22,6 +22,15 @@ pub type Room = [MaybeUninit<u8>];
 pub fn recv(fd: RawFd, buffer: &mut Room) -> io::Result<usize> {
     // SAFETY: the kernel writes at most `buffer.len()` bytes into live memory during the call.
     checked_len(unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), RECV) })
+}
+
+/// Whether a stream socket has neither data nor an end of file nor an error to read: recv(2) with MSG_PEEK.
+pub fn has_nothing(fd: RawFd) -> bool {
+    let mut byte = [MaybeUninit::<u8>::uninit(); 1];
+    // SAFETY: the buffer has room for the one byte asked for.
+    let got =
+        unsafe { libc::recv(fd, byte.as_mut_ptr().cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
+    got < 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock
 }
 
 /// Like `recv`, but continues into `rest` when `first` is full: recvmsg(2).
@@ -144,6 +153,14 @@ pub fn untaken_bytes(fd: RawFd) -> io::Result<usize> {
     // SAFETY: the length is live through the call, with its true size.
     checked(unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut len) })?;
     Ok(usize::try_from(len).unwrap_or(0))
+}
+
+/// Whether the peer has ended its side, even if data that came before that was not received yet: poll(2).
+pub fn is_ended(fd: RawFd) -> io::Result<bool> {
+    let mut wanted = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
+    // SAFETY: one entry, live through the call.
+    checked(unsafe { libc::poll(&raw mut wanted, 1, 0) })?;
+    Ok(wanted.revents != 0)
 }
 
 /// getsockname(2).

@@ -1,6 +1,6 @@
 //! fstatfs(2): the type of an open file's filesystem. May wait for a server.
 
-use super::checked;
+use super::{checked, libc};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;

@@ -2,7 +2,7 @@
 //!
 //! Called by number, with the structure and the constants of linux/stat.h: glibc has `statx` from 2.28 on, musl from 1.2.5.
 
-use super::checked;
+use super::{checked, libc};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
@@ -52,6 +52,7 @@ const STATX_MNT_ID: u32 = 0x1000;
 const STATX_DIOALIGN: u32 = 0x2000;
 /// Since 6.8: a mount's number that is never reused.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+const WITH_MOUNT: u32 = STATX_BASIC_STATS | STATX_MNT_ID | STATX_MNT_ID_UNIQUE;
 
 fn statx(file: RawFd, flags: libc::c_int, mask: u32) -> io::Result<Statx> {
     let mut told = MaybeUninit::<Statx>::zeroed();
@@ -89,7 +90,7 @@ pub fn direct_alignment(file: RawFd) -> io::Result<Option<DirectAlignment>> {
 }
 
 /// The mount of a file. Kernels before 6.8 reuse the number of a mount that is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mount {
     pub device: u64,
     pub id: u64,
@@ -158,8 +159,61 @@ pub fn asked(file: RawFd) -> io::Result<Status> {
     status(file, AT_STATX_SYNC_AS_STAT)
 }
 
+/// A time as the kernel reports it: seconds since 1970, and nanoseconds of that second.
+pub type Time = (i64, u32);
+
+/// All that stat(2) reports, and the mount.
+#[derive(Clone, Copy, Debug)]
+pub struct FullStatus {
+    pub mode: u32,
+    pub inode: u64,
+    pub device: u64,
+    pub links: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub len: u64,
+    pub accessed: Time,
+    pub modified: Time,
+    pub changed: Time,
+    pub block_bytes: u32,
+    /// Allocated disk space in units of 512 bytes.
+    pub blocks: u64,
+    /// Of a device file: the device.
+    pub of_device: u64,
+    pub mount: Mount,
+}
+
+/// Like `at_hand`, with all that stat(2) reports.
+pub fn all_at_hand(file: RawFd) -> io::Result<FullStatus> {
+    let told = statx(file, AT_STATX_DONT_SYNC, WITH_MOUNT)?;
+    let time = |time: &Timestamp| (time.seconds, time.nanoseconds);
+    Ok(FullStatus {
+        mode: told.stx_mode.into(),
+        inode: told.stx_ino,
+        device: libc::makedev(told.stx_dev_major, told.stx_dev_minor),
+        links: told.stx_nlink,
+        uid: told.stx_uid,
+        gid: told.stx_gid,
+        len: told.stx_size,
+        accessed: time(&told.stx_atime),
+        modified: time(&told.stx_mtime),
+        changed: time(&told.stx_ctime),
+        block_bytes: told.stx_blksize,
+        blocks: told.stx_blocks,
+        of_device: libc::makedev(told.stx_rdev_major, told.stx_rdev_minor),
+        mount: mount(&told),
+    })
+}
+
+fn mount(told: &Statx) -> Mount {
+    Mount {
+        device: u64::from(told.stx_dev_major) << 32 | u64::from(told.stx_dev_minor),
+        id: told.stx_mnt_id,
+    }
+}
+
 fn status(file: RawFd, sync: libc::c_int) -> io::Result<Status> {
-    let told = statx(file, sync, STATX_BASIC_STATS | STATX_MNT_ID | STATX_MNT_ID_UNIQUE)?;
+    let told = statx(file, sync, WITH_MOUNT)?;
     Ok(Status {
         mode: told.stx_mode.into(),
         len: told.stx_size,
@@ -168,10 +222,7 @@ fn status(file: RawFd, sync: libc::c_int) -> io::Result<Status> {
         allocated_bytes: told.stx_blocks.saturating_mul(512),
         uid: told.stx_uid,
         modified: (told.stx_mtime.seconds, told.stx_mtime.nanoseconds),
-        mount: Mount {
-            device: u64::from(told.stx_dev_major) << 32 | u64::from(told.stx_dev_minor),
-            id: told.stx_mnt_id,
-        },
+        mount: mount(&told),
     })
 }
 

@@ -1,9 +1,9 @@
 //! Identifies the calling thread, and starts threads that get no signals.
 
+use crate::sync::{Builder, JoinHandle};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::thread::{Builder, JoinHandle};
 
 /// The calling thread's identity, equal to Python's `threading.get_ident()`: one load, no system call.
 #[inline]
@@ -12,6 +12,22 @@ pub fn ident() -> u64 {
     let thread = unsafe { libc::pthread_self() };
     // An integer in glibc, a pointer in musl; CPython casts it in the same way.
     thread as u64
+}
+
+/// True in the thread that runs `main`, and in the only thread of a forked child.
+pub fn is_main() -> bool {
+    // SAFETY: it takes no arguments and cannot fail (gettid(2)).
+    let thread = unsafe { libc::gettid() };
+    // SAFETY: as above (getpid(2)).
+    thread == unsafe { libc::getpid() }
+}
+
+/// Never returns. Signals that arrive are handled.
+pub fn hang() -> ! {
+    loop {
+        // SAFETY: it takes no arguments, and returns only after a signal (pause(2)).
+        unsafe { libc::pause() };
+    }
 }
 
 /// Of the thread that has made the mistake; blocked, they would end the process without a word from faulthandler.

@@ -3,7 +3,7 @@
 //! Owns the vector of segments. The memory behind them belongs to the code that made them, and stays allocated until
 //! the operation's completion has been returned.
 
-use super::checked_len;
+use super::{checked_len, file, libc};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
@@ -40,6 +40,13 @@ impl Segment {
         // SAFETY: inside the same memory, or one past its end.
         let start = unsafe { self.0.iov_base.byte_add(len) };
         Self(IoVec { iov_base: start, iov_len: self.0.iov_len - len })
+    }
+
+    /// Writes `bytes`, as far as there is room, like a system call of a read.
+    pub fn fill(&self, bytes: &[u8]) {
+        let len = bytes.len().min(self.0.iov_len);
+        // SAFETY: the memory of the operation, which nobody else uses meanwhile: the promise to `new`.
+        unsafe { bytes.as_ptr().copy_to_nonoverlapping(self.0.iov_base.cast(), len) }
     }
 
     pub fn len(&self) -> usize {
@@ -126,13 +133,32 @@ impl Transfer {
     pub fn write(&self) -> io::Result<usize> {
         let (pointer, count) = self.pointer_and_count();
         // SAFETY: as above.
-        unsafe { WRITE.run(self.fd, pointer, count, self.offset, 0) }
+        write_somehow(self.fd, self.offset, |at| unsafe {
+            WRITE.run(self.fd, pointer, count, at, 0)
+        })
     }
 }
 
 /// pwritev2(2) with one slice, at an offset or (-1) at the descriptor's own position.
 pub fn write_slice(fd: RawFd, data: &[u8], offset: i64) -> io::Result<usize> {
-    write_flagged(fd, data, offset, 0)
+    write_somehow(fd, offset, |at| write_flagged(fd, data, at, 0))
+}
+
+/// Most writable files of procfs have a position (lseek(2)), but refuse to write at another one: pwrite(2) fails with
+/// ESPIPE (seq_open in the kernel's fs/seq_file.c). Their own position is set instead.
+fn write_somehow(
+    fd: RawFd,
+    offset: i64,
+    write_at: impl Fn(i64) -> io::Result<usize>,
+) -> io::Result<usize> {
+    match write_at(offset) {
+        Err(e) if offset >= 0 && e.raw_os_error() == Some(libc::ESPIPE) => {
+            // A pipe has none.
+            file::move_position(fd, offset).map_err(|_no_position| e)?;
+            write_at(-1)
+        }
+        result => result,
+    }
 }
 
 /// Like `write_slice`, with RWF_NOWAIT: EAGAIN if it would block, EOPNOTSUPP if the file cannot tell.

@@ -1,141 +1,180 @@
 use super::*;
+use std::collections::BTreeMap;
+
+fn random(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    *seed >> 20
+}
+
+fn due<T>(timers: &mut Timers<T>, now_ns: u64) -> Vec<T> {
+    std::iter::from_fn(|| timers.pop_due(now_ns)).collect()
+}
 
 #[test]
 fn leaves_in_order_of_deadline_then_of_insertion() {
     let mut timers = Timers::default();
-    for (deadline, item) in [(30, 'c'), (10, 'a'), (20, 'b'), (10, 'A')] {
-        timers.push(deadline, item);
+    for (deadline, item) in
+        [(30, 'c'), (10, 'a'), (1 << 40, 'e'), (20, 'b'), (1 << 30, 'd'), (10, 'A')]
+    {
+        timers.push(deadline, 0, item);
     }
-    let order: Vec<char> = std::iter::from_fn(|| timers.pop_due(100)).collect();
-    assert_eq!(order, ['a', 'A', 'b', 'c']);
+    assert_eq!(due(&mut timers, u64::MAX), ['a', 'A', 'b', 'c', 'd', 'e']);
 }
 
 #[test]
 fn nothing_is_early() {
-    let mut timers = Timers::default();
-    timers.push(10, ());
-    assert_eq!(timers.pop_due(9), None);
-    assert_eq!(timers.pop_due(10), Some(()));
-}
-
-#[test]
-fn sweeping_keeps_order_and_counts() {
-    let mut timers = Timers::default();
-    for n in 0..1000u64 {
-        timers.push(1000 - n, n);
-    }
-    for _ in 0..500 {
-        timers.note_cancelled();
-    }
-    assert!(!timers.wants_sweep(), "half is not more than half");
-    timers.note_cancelled();
-    assert!(timers.wants_sweep(), "more than half is cancelled");
-    let is_cancelled = |n: &u64| *n == 1 || n.is_multiple_of(2);
-    let mut removed: Vec<u64> = (0..2000).filter_map(|_| timers.sweep_step(is_cancelled)).collect();
-    removed.sort_unstable();
-    assert_eq!(removed, (0..1000).filter(is_cancelled).collect::<Vec<_>>());
-    assert_eq!(timers.pending(), 499);
-    assert!(!timers.wants_sweep());
-    let order: Vec<u64> = std::iter::from_fn(|| timers.pop_due(u64::MAX)).collect();
-    assert!(order.windows(2).all(|pair| pair[0] > pair[1]));
-}
-
-#[test]
-fn two_steps_for_each_new_timer_bound_what_is_cancelled() {
-    let mut timers = Timers::default();
-    let mut alive = std::collections::HashSet::new();
-    let mut most = 0;
-    for n in 0..200_000u64 {
-        timers.push(n.wrapping_mul(7919) % 100_003, n);
-        if n % 100 == 0 {
-            alive.insert(n);
-        } else {
-            timers.note_cancelled();
-        }
-        for _ in 0..2 {
-            if timers.wants_sweep() {
-                timers.sweep_step(|n| !alive.contains(n));
-            }
-        }
-        most = most.max(timers.len());
-    }
-    assert_eq!(timers.pending(), alive.len());
-    assert!(most <= 2 * alive.len() + 2 * MIN_SWEEP, "{most} entries for {} alive", alive.len());
-}
-
-#[test]
-fn a_sweep_that_finds_nothing_ends() {
-    let mut timers = Timers::default();
-    for n in 0..300u64 {
-        timers.push(n, n);
-        timers.note_cancelled();
-    }
-    let steps = (0..10_000).take_while(|_| {
-        timers.sweep_step(|_| false);
-        timers.wants_sweep()
-    });
-    assert!(steps.count() < 1000);
-    assert_eq!(timers.pending(), 300);
-}
-
-#[test]
-fn a_timer_that_is_due_at_once_leaves_the_heap_alone() {
-    let mut timers = Timers::default();
-    for n in 0..100 {
-        timers.push(1000 + n, n);
-    }
-    for _ in 0..3 {
-        timers.push(1, 7777);
-        assert_eq!(timers.pop_due(1), Some(7777));
-    }
-    assert_eq!(timers.pop_due(1), None);
-    assert_eq!(timers.pop_due(1000), Some(0));
-}
-
-/// Compares with a sorted vector.
-#[test]
-fn agrees_with_a_sorted_vector() {
-    let mut timers = Timers::default();
-    let mut model: Vec<(u64, u64)> = Vec::new();
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    for id in 0..5000u64 {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let deadline = (seed >> 33) % 1000;
-        if seed.is_multiple_of(3) {
-            model.sort_unstable();
-            let expected = if model.first().is_some_and(|(d, _)| *d <= deadline) {
-                Some(model.remove(0).1)
-            } else {
-                None
-            };
-            assert_eq!(timers.pop_due(deadline), expected);
-        } else {
-            timers.push(deadline, id);
-            model.push((deadline, id));
-        }
-    }
-    assert_eq!(timers.pending(), model.len());
-}
-
-#[test]
-fn many_due_timers_leave_in_the_same_order_at_once() {
-    let filled = || {
+    for deadline in [10, 5_000_000, 1 << 45, u64::MAX] {
         let mut timers = Timers::default();
-        for n in 0..5000_u64 {
-            timers.push(n * 7919 % 1000, n);
+        timers.push(deadline, 0, ());
+        assert_eq!(timers.next_deadline_ns(), Some(deadline));
+        assert_eq!(timers.pop_due(deadline - 1), None);
+        assert_eq!(timers.next_deadline_ns(), Some(deadline));
+        assert_eq!(timers.pop_due(deadline), Some(()));
+        assert_eq!(timers.next_deadline_ns(), None);
+    }
+}
+
+#[test]
+fn a_removed_timer_has_left_at_once() {
+    let mut timers = Timers::default();
+    let keys = [5, 5_000_000_000, 1 << 50].map(|deadline| timers.push(deadline, 0, deadline));
+    assert!(keys.iter().all(|key| timers.contains(*key)));
+    assert!(keys.iter().all(|key| Key::from_bits(key.to_bits()) == *key));
+    assert_eq!(timers.remove(keys[1]), Some(5_000_000_000));
+    assert_eq!(timers.remove(keys[1]), None);
+    assert_eq!(timers.remove(keys[0]), Some(5));
+    assert_eq!((timers.pending(), timers.cancelled()), (1, 1));
+    assert_eq!(
+        timers.next_deadline_ns(),
+        Some(1 << 50),
+        "what was due soon is forgotten with its item"
+    );
+    assert_eq!((timers.pending(), timers.cancelled()), (1, 0));
+    assert_eq!(timers.remove(keys[2]), Some(1 << 50));
+    assert_eq!((timers.pending(), timers.next_deadline_ns()), (0, None));
+}
+
+#[test]
+fn what_is_due_and_has_not_left_yet_is_not_passed() {
+    let unit = 1 << 20;
+    let mut timers = Timers::default();
+    timers.push(60 * unit, 0, 'a');
+    // The tick is late: this is made after `a` was due, and belongs to an earlier bucket of the next round.
+    timers.push(74 * unit, 69 * unit, 'b');
+    assert_eq!(timers.next_deadline_ns(), Some(60 * unit));
+    assert_eq!(due(&mut timers, 70 * unit), ['a']);
+    assert_eq!(timers.next_deadline_ns(), Some(74 * unit));
+    assert_eq!(due(&mut timers, 74 * unit), ['b']);
+}
+
+#[test]
+fn a_key_means_no_later_timer_of_its_slot() {
+    let mut timers = Timers::default();
+    timers.push(1 << 40, 0, 'a');
+    let old = timers.push(1 << 40, 0, 'b');
+    timers.remove(old);
+    let new = timers.push(1 << 40, 0, 'c');
+    assert_eq!(new.slot, old.slot);
+    assert_eq!(timers.remove(old), None);
+    assert_eq!(timers.remove(new), Some('c'));
+}
+
+#[test]
+fn timers_that_are_due_soon_and_cancelled_are_forgotten_while_time_stands_still() {
+    let mut timers = Timers::default();
+    timers.push(500, 0, 0);
+    for n in 0..if cfg!(miri) { 1000 } else { 100_000 } {
+        let key = timers.push(1000 + n, 0, n);
+        timers.remove(key);
+    }
+    assert!(timers.cancelled() <= MIN_CANCELLED + 1, "{}", timers.cancelled());
+    assert!(timers.slots.iter().count() < 1000);
+    assert_eq!(due(&mut timers, u64::MAX), [0]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a hundred thousand timers take Miri an hour")]
+fn memory_is_given_back() {
+    let mut timers = Timers::default();
+    let first = timers.push(1 << 40, 0, 0);
+    let keys: Vec<Key> = (0..100_000).map(|n| timers.push((1 << 40) + n, 0, n)).collect();
+    for key in keys.into_iter().rev() {
+        timers.remove(key);
+    }
+    assert!(timers.slots.capacity() < 10_000, "{}", timers.slots.capacity());
+    assert!(timers.contains(first));
+    for n in 0..100_000 {
+        timers.push(1 << 40, 0, n);
+    }
+    assert_eq!(due(&mut timers, 1 << 41).len(), 100_001);
+    assert!(timers.slots.capacity() < 10_000 && timers.sorted.capacity() > 10_000);
+    timers.push(1 << 50, 0, 1);
+    assert_eq!(due(&mut timers, u64::MAX), [1]);
+    assert!(timers.sorted.capacity() < 10_000, "{}", timers.sorted.capacity());
+}
+
+#[test]
+fn what_waits_is_found_wherever_it_is() {
+    let mut timers = Timers::default();
+    for deadline in [1, 1 << 21, 1 << 30, 1 << 62] {
+        timers.push(deadline, 0, deadline);
+    }
+    let mut found: Vec<u64> = timers.iter().copied().collect();
+    found.sort_unstable();
+    assert_eq!(found, [1, 1 << 21, 1 << 30, 1 << 62]);
+    let mut found: Vec<u64> = timers.into_items().collect();
+    found.sort_unstable();
+    assert_eq!(found, [1, 1 << 21, 1 << 30, 1 << 62]);
+}
+
+/// Deadlines of all magnitudes, some in the past, with a clock that is told late or not at all.
+#[test]
+fn agrees_with_a_sorted_map() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    // Miri runs some 1000 times slower.
+    let (rounds, ids) = if cfg!(miri) { (2, 100) } else { (200, 2000_u64) };
+    for round in 0..rounds {
+        let mut timers = Timers::default();
+        let mut model: BTreeMap<(u64, u64), Key> = BTreeMap::new();
+        let mut now = random(&mut seed) >> (round % 40);
+        for id in 0..ids {
+            match random(&mut seed) % 8 {
+                0..=3 => {
+                    let delay = random(&mut seed) >> (random(&mut seed) % 44);
+                    let deadline = if delay.is_multiple_of(16) {
+                        now.saturating_sub(delay)
+                    } else {
+                        now + delay
+                    };
+                    let told = if id.is_multiple_of(3) { 0 } else { now };
+                    let key = timers.push(deadline, told, id);
+                    model.insert((deadline, id), key);
+                }
+                4 | 5 if !model.is_empty() => {
+                    let nth = random(&mut seed) as usize % model.len();
+                    let (&(deadline, id), &key) = model.iter().nth(nth).expect("it has as many");
+                    model.remove(&(deadline, id));
+                    assert_eq!(timers.remove(key), Some(id));
+                }
+                6 => {
+                    let expected = model.first_key_value().map(|((deadline, _), _)| *deadline);
+                    let found = timers.next_deadline_ns();
+                    assert_eq!(found.is_none(), expected.is_none());
+                    assert!(found <= expected, "{found:?} {expected:?}");
+                }
+                _ => {
+                    now += random(&mut seed) >> (random(&mut seed) % 44);
+                    let later = model.split_off(&(now + 1, 0));
+                    let expected: Vec<u64> = std::mem::replace(&mut model, later)
+                        .into_keys()
+                        .map(|(_, id)| id)
+                        .collect();
+                    assert_eq!(due(&mut timers, now), expected);
+                }
+            }
+            assert_eq!(timers.pending(), model.len());
         }
-        timers
-    };
-    let (mut one_by_one, mut at_once) = (filled(), filled());
-    let expected: Vec<_> = std::iter::from_fn(|| one_by_one.pop_due(899)).collect();
-    assert!(at_once.take_due(899, 0).is_none(), "nothing was popped before");
-    let mut taken: Vec<_> = (0..200).map(|_| at_once.pop_due(899).expect("many are due")).collect();
-    taken.extend(at_once.take_due(899, 200).expect("many are left"));
-    assert_eq!(taken, expected);
-    assert_eq!(at_once.next_deadline_ns(), Some(900));
-    assert!(at_once.take_due(899, 1 << 20).is_none(), "nothing is due any more");
-    let rest = |timers: &mut Timers<u64>| {
-        std::iter::from_fn(|| timers.pop_due(u64::MAX)).collect::<Vec<_>>()
-    };
-    assert_eq!(rest(&mut at_once), rest(&mut one_by_one));
+        let expected: Vec<u64> = model.into_keys().map(|(_, id)| id).collect();
+        assert_eq!(due(&mut timers, u64::MAX), expected);
+    }
 }

@@ -98,6 +98,15 @@ fn a_line_that_does_not_end_is_refused_at_its_limit() {
     assert!(parse(&line.as_bytes()[..107]).is_err());
 }
 
+/// Found by tests/fuzz: the reason changed when the line's end arrived.
+#[test]
+fn a_wrong_character_is_the_reason_with_and_without_the_lines_end() {
+    let line = b"PROXY TCP4 192.0\xff.2.1 198.51.100.2 1 2\r\n";
+    let early = parse(&line[..20]).map_err(|refusal| refusal.reason);
+    assert!(early.is_err());
+    assert_eq!(parse(line).map_err(|refusal| refusal.reason), early);
+}
+
 #[test]
 fn wrong_blocks_are_refused() {
     let short = &IPV4[..11];

@@ -1,6 +1,6 @@
 //! Conditions, ranges and codings, according to RFC 9110.
 
-use super::{Decision, Preferences, Validators};
+use super::{Decision, MOST_PARTS, Part, Preferences, Validators};
 use crate::head::Header;
 
 const FILE: Validators<'_> =
@@ -19,7 +19,7 @@ fn decide(fields: &[(&str, &str)]) -> Decision {
 }
 
 fn part(first: u64, len_bytes: u64) -> Decision {
-    Decision::Part { first, len_bytes }
+    Decision::Part(Part { first, len_bytes })
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn one_range_is_a_part_and_nonsense_the_whole() {
         ("bytes=99999999999999999999999999-", Decision::Unsatisfiable),
         ("bytes=-0", Decision::Unsatisfiable),
         ("bytes=19-10", Decision::Whole),
-        ("bytes=0-0,5-6", Decision::Whole),
+        ("bytes=0-0,19-10", Decision::Whole),
         ("bytes=-", Decision::Whole),
         ("bytes=", Decision::Whole),
         ("bytes", Decision::Whole),
@@ -48,6 +48,36 @@ fn one_range_is_a_part_and_nonsense_the_whole() {
         assert_eq!(decide(&[("Range", range)]), decision, "{range}");
     }
     assert_eq!(decide(&[("range", "bytes=0-0"), ("range", "bytes=2-3")]), Decision::Whole);
+}
+
+#[test]
+fn several_ranges_are_parts_unless_they_overlap() {
+    let parts = |list: &[(u64, u64)]| {
+        Decision::Parts(list.iter().map(|&(first, len_bytes)| Part { first, len_bytes }).collect())
+    };
+    let many = |count: usize| {
+        let list: Vec<_> = (0..count).map(|n| format!("{}-{}", n * 2, n * 2)).collect();
+        format!("bytes={}", list.join(","))
+    };
+    for (range, decision) in [
+        ("bytes=0-0,5-6", parts(&[(0, 1), (5, 2)])),
+        ("bytes=50-59 , 0-9,, -10,", parts(&[(50, 10), (0, 10), (90, 10)])),
+        ("bytes=0-9,10-", parts(&[(0, 10), (10, 90)])),
+        ("bytes=0-9,100-", part(0, 10)),
+        ("bytes=100-,200-300", Decision::Unsatisfiable),
+        ("bytes=0-9,9-", Decision::Whole),
+        ("bytes=0-9,5-6", Decision::Whole),
+        ("bytes=5-6,0-9", Decision::Whole),
+        ("bytes=0-,0-", Decision::Whole),
+        ("bytes=0-1,x", Decision::Whole),
+        ("bytes=,", Decision::Whole),
+        (&many(MOST_PARTS + 1), Decision::Whole),
+        (&"bytes=0-0,".repeat(2), Decision::Whole),
+        (&format!("bytes={}", "200-,".repeat(MOST_PARTS + 1)), Decision::Whole),
+    ] {
+        assert_eq!(decide(&[("Range", range)]), decision, "{range}");
+    }
+    assert!(matches!(decide(&[("Range", &many(MOST_PARTS))]), Decision::Parts(p) if p.len() == 16));
 }
 
 #[test]
@@ -110,13 +140,31 @@ fn a_range_of_another_file_is_the_whole_one() {
 
 #[test]
 fn codings_are_named_with_a_quality() {
-    let accepts = |value: &str, coding: &str| {
+    let quality = |value: &str, coding: &str| {
         let headers = [Header { name: "Accept-Encoding", value: value.as_bytes() }];
-        Preferences::of(&headers).accepts(coding.as_bytes())
+        Preferences::of(&headers).quality(coding.as_bytes())
     };
-    assert!(accepts("gzip, br", "br") && accepts("GZIP", "gzip"));
-    assert!(accepts("br;q=0.001", "br") && accepts("gzip ; q=1.0", "gzip"));
-    assert!(!accepts("br;q=0", "br") && !accepts("br; Q = 0.000", "br"));
-    assert!(!accepts("*", "br") && !accepts("", "br") && !accepts("brotli", "br"));
-    assert!(!Preferences::default().accepts(b"br") && !Preferences::default().names_codings());
+    for (value, coding, wanted) in [
+        ("gzip, br", "br", 1000),
+        ("GZIP", "gzip", 1000),
+        ("br;q=0.001", "br", 1),
+        ("gzip ; q = 1.000", "gzip", 1000),
+        ("br;x=1;Q=0.25, gzip;q=0.5", "br", 250),
+        ("br;q=0.5, br", "br", 1000),
+        ("br;q=0.", "br", 0),
+        ("br;q=0", "br", 0),
+        ("br; Q = 0.000", "br", 0),
+        ("br;q=x", "br", 0),
+        ("br;q=2", "br", 0),
+        ("br;q=1.1", "br", 0),
+        ("br;q=0.5x", "br", 0),
+        ("br;q=", "br", 0),
+        ("*", "br", 0),
+        ("", "br", 0),
+        ("brotli", "br", 0),
+    ] {
+        assert_eq!(quality(value, coding), wanted, "{value:?}");
+    }
+    assert_eq!(Preferences::default().quality(b"br"), 0);
+    assert!(!Preferences::default().names_codings() && !Preferences::default().names_ranges());
 }

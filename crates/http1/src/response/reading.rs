@@ -34,6 +34,8 @@ pub struct Response<'a, 'h> {
     pub len: usize,
 }
 
+const LONG_LINE: Refusal = Refusal::new(431, "the status line is too long");
+
 /// Parses the head of a response at the start of `input`; `None` while it is incomplete.
 ///
 /// `fields` is space for the header fields. A refusal has the status for a request; there is none to send here.
@@ -60,9 +62,10 @@ pub fn parse_response<'a, 'h>(
                 .map(Some)
         }
         Ok(httparse::Status::Partial) => {
-            if is_above(&window[line_start(window)..], limits.line_bytes)
-                || input.len() > limits.head_bytes
-            {
+            if is_above(&window[line_start(window)..], limits.line_bytes) {
+                return Err(LONG_LINE);
+            }
+            if input.len() > limits.head_bytes {
                 return Err(Refusal::new(431, "the head is too long"));
             }
             Ok(None)
@@ -90,7 +93,7 @@ fn read_head<'a, 'h>(
         return Err(Refusal::bad("a line ends in a bare LF"));
     }
     if is_above(&head[start..], limits.line_bytes) {
-        return Err(Refusal::new(431, "the status line is too long"));
+        return Err(LONG_LINE);
     }
     // RFC 9110 section 15: valid codes are 100 to 599; those above are read as 5xx.
     if status < 100 {

@@ -64,7 +64,8 @@ pub fn write_status_line(
     }
     out.extend_from_slice(match version {
         Version::Http10 => b"HTTP/1.0 ",
-        Version::Http11 => b"HTTP/1.1 ",
+        // HTTP/2 has no such line.
+        Version::Http11 | Version::Http2 => b"HTTP/1.1 ",
     });
     let digit = |number: u16| b'0' + (number % 10) as u8;
     out.extend_from_slice(&[digit(status / 100), digit(status / 10), digit(status), b' ']);

@@ -10,6 +10,9 @@ use super::request::Request;
 use super::shared::{Shared, closed};
 use super::wait::{Deadline, Wanted};
 use crate::errors;
+use crate::ffi::fallible;
+use crate::ffi::thread_exit::guard_thread;
+use crate::ffi::values::Value;
 use oneloop_engine::files::operation::Completion;
 use oneloop_engine::files::polled::Polled;
 use pyo3::exceptions::{PyResourceWarning, PyValueError};
@@ -76,7 +79,8 @@ impl Context {
     ///         are in flight.
     ///     ValueError: a request is already in flight, or the context is closed.
     #[pyo3(signature = (*requests))]
-    fn submit(&self, requests: &Bound<'_, PyTuple>) -> PyResult<usize> {
+    fn submit(&self, requests: &Bound<'_, PyTuple>) -> PyResult<Value<usize>> {
+        guard_thread();
         let py = requests.py();
         let requests: Vec<Bound<'_, Request>> = requests
             .iter()
@@ -101,6 +105,7 @@ impl Context {
                 Err(e)
             }
         }
+        .map(Value)
     }
 
     /// Return the events of requests that have ended, in the order in which they ended.
@@ -121,6 +126,7 @@ impl Context {
         max_jobs: i64,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyTuple>> {
+        guard_thread();
         let wanted = Wanted::new(min_jobs, max_jobs)?;
         let deadline = Deadline::after(timeout)?;
         let mut got = Vec::new();
@@ -137,9 +143,9 @@ impl Context {
         for Completion { owner, result, second_result, .. } in got {
             let request = owner.release();
             request.bind(py).get().land(py);
-            events.push(Bound::new(py, Event::new(request, result, second_result))?);
+            events.push(Bound::new(py, Event::new(request, result, second_result))?.into_any());
         }
-        PyTuple::new(py, events)
+        fallible::tuple_of(py, events.into_iter())
     }
 
     /// Ask the kernel to end a request early. Its event still arrives, and has -ECANCELED, or the result if it was
@@ -180,20 +186,20 @@ impl Context {
 
     /// The engine: "ring" or "aio".
     #[getter]
-    fn engine(&self) -> &'static str {
-        self.shared.engine()
+    fn engine(&self) -> Value<&'static str> {
+        Value(self.shared.engine())
     }
 
     /// The maximum number of requests in flight.
     #[getter]
-    fn max_jobs(&self) -> u32 {
-        self.max_jobs
+    fn max_jobs(&self) -> Value<u32> {
+        Value(self.max_jobs)
     }
 
     /// The number of requests in flight.
     #[getter]
-    fn in_flight(&self, py: Python<'_>) -> PyResult<usize> {
-        self.shared.with(py, |state| state.polled.as_ref().map_or(0, Polled::in_flight))
+    fn in_flight(&self, py: Python<'_>) -> PyResult<Value<usize>> {
+        self.shared.with(py, |state| state.polled.as_ref().map_or(0, Polled::in_flight)).map(Value)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -205,9 +211,13 @@ impl Context {
         self.close(py)
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<Value<String>> {
         let state = if self.closed(py)? { " closed" } else { "" };
-        Ok(format!("<Context engine={} max_jobs={}{state}>", self.shared.engine(), self.max_jobs))
+        Ok(Value(format!(
+            "<Context engine={} max_jobs={}{state}>",
+            self.shared.engine(),
+            self.max_jobs
+        )))
     }
 }
 

@@ -1,9 +1,10 @@
 //! The seven kinds of request: their arguments and attributes.
 
 use super::request::{Buffers, Options, Request, poll_mask};
+use crate::ffi::fallible;
+use crate::ffi::values::Value;
 use oneloop_engine::files::operation::Opcode;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
 /// A Python object passed as an argument.
 type Argument<'py> = Bound<'py, PyAny>;
@@ -81,8 +82,8 @@ impl Read {
 
     /// The number of bytes requested.
     #[getter]
-    fn length(slf: &Bound<'_, Self>) -> PyResult<usize> {
-        slf.as_super().get().length(slf.py())
+    fn length(slf: &Bound<'_, Self>) -> PyResult<Value<usize>> {
+        slf.as_super().get().length(slf.py()).map(Value)
     }
 }
 
@@ -116,8 +117,8 @@ impl Write {
 
     /// The number of bytes to write.
     #[getter]
-    fn length(slf: &Bound<'_, Self>) -> PyResult<usize> {
-        slf.as_super().get().length(slf.py())
+    fn length(slf: &Bound<'_, Self>) -> PyResult<Value<usize>> {
+        slf.as_super().get().length(slf.py()).map(Value)
     }
 }
 
@@ -226,14 +227,14 @@ impl Poll {
 
     /// The requested poll mask.
     #[getter]
-    fn events(slf: &Bound<'_, Self>) -> u16 {
-        slf.as_super().get().poll_mask()
+    fn events(slf: &Bound<'_, Self>) -> Value<u16> {
+        Value(slf.as_super().get().poll_mask())
     }
 }
 
 fn all_of(buffers: &Argument<'_>) -> PyResult<Buffers> {
     let all: Vec<Bound<'_, PyAny>> = buffers.try_iter()?.collect::<PyResult<_>>()?;
-    Ok(Buffers::Many(PyTuple::new(buffers.py(), all)?.unbind()))
+    Ok(Buffers::Many(fallible::tuple_of(buffers.py(), all.into_iter())?.unbind()))
 }
 
 /// The buffer, or the tuple of buffers, as passed by the program.

@@ -12,6 +12,7 @@
 use crate::ffi::LoopCell;
 use crate::ffi::buffer::View;
 use crate::ffi::pinned::{self, Frame, Pinned};
+use crate::ffi::values::Value;
 use oneloop_engine::files::operation::{Opcode, Operation};
 use oneloop_engine::files::slots::Key;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
@@ -227,26 +228,26 @@ impl Request {
 
     /// The position in the file, in bytes.
     #[getter]
-    fn offset(&self) -> i64 {
-        self.offset
+    fn offset(&self) -> Value<i64> {
+        Value(self.offset)
     }
 
     /// RWF_NOWAIT and similar flags, as in preadv2(2).
     #[getter]
-    fn rw_flags(&self) -> i32 {
-        self.options.rw_flags
+    fn rw_flags(&self) -> Value<i32> {
+        Value(self.options.rw_flags)
     }
 
     /// The class of its I/O priority.
     #[getter]
-    fn priority_class(&self) -> u16 {
-        self.options.priority >> CLASS_SHIFT
+    fn priority_class(&self) -> Value<u16> {
+        Value(self.options.priority >> CLASS_SHIFT)
     }
 
     /// Its I/O priority within the class.
     #[getter]
-    fn priority_value(&self) -> u16 {
-        self.options.priority & ((1 << CLASS_SHIFT) - 1)
+    fn priority_value(&self) -> Value<u16> {
+        Value(self.options.priority & ((1 << CLASS_SHIFT) - 1))
     }
 
     /// The eventfd that the kernel signals when it completes, or None.
@@ -261,12 +262,12 @@ impl Request {
         self.flight.get(py) != Flight::None
     }
 
-    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<Value<String>> {
         let this = slf.get();
         let kind = slf.get_type().name()?.to_string();
         let file = this.file.0.bind(slf.py()).repr()?;
         let state = if this.in_flight(slf.py()) { " in flight" } else { "" };
-        Ok(format!("<{kind} {file} offset={}{state}>", this.offset))
+        Ok(Value(format!("<{kind} {file} offset={}{state}>", this.offset)))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -1,13 +1,14 @@
 //! `call_soon`, `call_soon_threadsafe`, `call_later`, `call_at`: every callback of a program passes through one of
 //! these methods.
 
-use super::LoopCore;
+use super::core::{LoopCore, Ready};
 use super::handle::{Cancel, Handle};
-use super::ready::{Ready, Timer};
+use super::ready::Timer;
 use super::timer_handle::{CancelTimer, TimerHandle};
 use super::turnstile::Turnstile;
 use super::work::{Args, Call, Work};
 use crate::errors;
+use crate::ffi::fallible;
 use crate::ffi::method::{self, Arguments, FastMethod};
 use crate::ffi::{Object, context, recycled};
 use pyo3::exceptions::PyTypeError;
@@ -15,7 +16,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::type_object::PyTypeInfo;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyTuple;
 use std::ffi::CStr;
 
 /// Returns the argument `context`, or `None` if it is None. TypeError for any other keyword argument.
@@ -73,7 +74,7 @@ fn by_position<'py>(
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = this.py();
     let Some((names, values)) = arguments.named() else { return Ok(None) };
-    let named = PyDict::new(py);
+    let named = fallible::dict(py)?;
     for (name, value) in names.iter().zip(values) {
         named.set_item(name, value)?;
     }
@@ -87,7 +88,7 @@ fn by_position<'py>(
     // Not looked up on `this`: a subclass may have overridden the method and called us from there.
     given.insert(0, this.to_owned().into_any());
     let method = LoopCore::type_object(py).getattr(method)?;
-    method.call(PyTuple::new(py, given)?, Some(&named)).map(Some)
+    method.call(fallible::tuple_of(py, given.into_iter())?, Some(&named)).map(Some)
 }
 
 /// In debug mode, makes the standard library's handles, which record where they were created.
@@ -105,7 +106,7 @@ fn debug<'py>(
         )));
     };
     let rest = arguments.positional()[skip + 1..].iter().map(|a| (*a).to_owned());
-    let args = PyTuple::new(py, rest.collect::<Vec<_>>())?;
+    let args = fallible::tuple_of(py, rest.collect::<Vec<_>>().into_iter())?;
     let first = arguments.positional()[..skip].first().map(|a| (*a).to_owned());
     this.call_method1(
         intern!(py, "_debug_call"),
@@ -202,16 +203,18 @@ fn deadline_ns(when_s: f64) -> u64 {
 fn schedule<'py>(
     this: Borrowed<'_, 'py, LoopCore>,
     when_s: f64,
+    now_ns: u64,
     work: Work,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = this.py();
-    let owner = this.to_owned().unbind();
+    let owner = LoopCore::timer_queue(&this);
     let handle = recycled::make(py, TimerHandle::new(work, when_s, owner))?;
     let queued = handle.clone().unbind();
     if !this.get().is_running() {
         recycled::track(py, &queued);
     }
-    this.get().push_timer(py, deadline_ns(when_s), Timer::Native(queued))?;
+    let key = this.get().push_timer(py, deadline_ns(when_s), now_ns, Timer::Native(queued))?;
+    handle.get().set_key(key);
     Ok(handle.into_any())
 }
 
@@ -248,8 +251,8 @@ impl FastMethod for CallLater {
             return debug(this, "call_later", 1, &arguments);
         }
         let work = work(py, "call_later", 1, &arguments)?;
-        let when_s = this.get().now_ns(py) as f64 / 1e9 + delay_s;
-        schedule(this, when_s, work)
+        let now_ns = this.get().now_ns(py);
+        schedule(this, now_ns as f64 / 1e9 + delay_s, now_ns, work)
     }
 }
 
@@ -275,7 +278,8 @@ impl FastMethod for CallAt {
         if this.get().is_debug() {
             return debug(this, "call_at", 1, &arguments);
         }
-        schedule(this, when_s, work(py, "call_at", 1, &arguments)?)
+        // The time is not needed: a timer that is made with an old one is only moved once more.
+        schedule(this, when_s, 0, work(py, "call_at", 1, &arguments)?)
     }
 }
 
@@ -310,14 +314,14 @@ impl LoopCore {
 
     /// Debug mode: queues an asyncio.TimerHandle.
     fn _push_timer(&self, py: Python<'_>, when: f64, handle: Py<PyAny>) -> PyResult<()> {
-        self.push_timer(py, deadline_ns(when), Timer::Stock(handle))
+        self.push_stock_timer(py, deadline_ns(when), handle)
     }
 
     /// Called by asyncio.TimerHandle.cancel().
     fn _timer_handle_cancelled(&self, handle: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = handle.py();
         if handle.getattr(intern!(py, "_scheduled"))?.is_truthy()? {
-            self.note_cancelled_stock_timer(handle);
+            self.remove_stock_timer(handle)?;
         }
         Ok(())
     }

@@ -4,41 +4,57 @@
 //! locks; the others belong to the loop's thread (S5).
 
 use super::meter::Meter;
-use super::ready::{Ready, Timer};
-use super::registry::{Flush, Source};
+use super::ready::Timer;
+use super::{ready, source};
 use crate::errors;
+use crate::ffi::fallible;
+use crate::ffi::thread_exit::guard_thread;
+use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object};
-use oneloop_engine::sys::thread;
-use oneloop_engine::{Clock, Interest, Poller, Timers, Waker};
+use oneloop_engine::sys::{fork, thread};
+use oneloop_engine::{BurstQueue, Clock, Interest, Key, Poller, Timers, Waker};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+
+pub type Ready = ready::Ready<LoopCore>;
+/// The function that a native completion calls with its object.
+pub type Run = ready::Run<LoopCore>;
+/// Writes out what an object has queued during the tick.
+pub type Flush = Run;
+pub type OnReady = source::OnReady<LoopCore>;
+pub type Party = source::Party<LoopCore>;
+pub type Source = source::Source<LoopCore>;
+
+/// How long a loop in the main thread sleeps at first without looking for signals, on versions without `wakeup`.
+#[cfg(not(Py_3_13))]
+pub(super) const FIRST_NAP_NS: u64 = 50_000_000;
 
 /// Native base class of `oneloop.Loop`. Do not use it directly.
 #[pyclass(frozen, subclass, weakref, module = "oneloop._native")]
 pub struct LoopCore {
     /// Any thread pushes (the cell serialises them); only the tick pops.
-    pub(super) ready: LoopCell<VecDeque<Ready>>,
+    pub(super) ready: LoopCell<BurstQueue<Ready>>,
     /// How many of them belong to this tick.
     pub(super) turns: LoopCell<usize>,
     pub(super) timers: LoopCell<Timers<Timer>>,
-    /// Addresses of cancelled stock handles that are in the heap.
-    pub(super) cancelled_stock: LoopCell<HashSet<usize>>,
-    /// Popped from the heap at the last poll, and about to run.
-    pub(super) due: LoopCell<VecDeque<Timer>>,
+    /// Where the pending handles of the standard library are, by their addresses.
+    pub(super) stock_timers: LoopCell<HashMap<usize, Key>>,
+    /// Were due at the last poll, and are about to run.
+    pub(super) due: LoopCell<BurstQueue<Timer>>,
     /// `None` once the loop is closed. While the loop's thread waits, it holds only the events.
     poller: LoopCell<Option<Box<Poller>>>,
     pub(super) clock: LoopCell<Clock>,
     pub(super) sources: LoopCell<Vec<Option<Source>>>,
     /// Writes of transports that wait for the end of the callback.
-    pub(super) gathered: LoopCell<VecDeque<(Object, Flush)>>,
+    pub(super) gathered: LoopCell<BurstQueue<(Object, Flush)>>,
     /// File operations that wait for the end of the tick.
-    pub(super) dirty: LoopCell<VecDeque<(Object, Flush)>>,
+    pub(super) dirty: LoopCell<BurstQueue<(Object, Flush)>>,
     pub meter: LoopCell<Meter>,
     /// Shared by the small reads of all transports; allocated at the first read.
     pub read_buffer: LoopCell<Vec<MaybeUninit<u8>>>,
@@ -51,12 +67,10 @@ pub struct LoopCore {
     /// Any thread.
     closed: AtomicBool,
     debug: AtomicBool,
+    /// Of the process that made the loop.
+    fork_generation: u32,
     /// Any thread: ident of the thread that runs the loop, 0 if it does not run.
     pub(super) thread: AtomicU64,
-    /// Any thread: the interpreter is shutting down, and the loop's thread stops at the next tick.
-    pub(super) halting: AtomicBool,
-    /// The loop's thread has stopped permanently.
-    pub(super) halted: AtomicBool,
     /// The number of the running callback, or of the next one. Only the loop's thread changes it.
     callback: AtomicU64,
     /// See the method of this name.
@@ -69,10 +83,16 @@ pub struct LoopCore {
     pub(super) has_only_green: AtomicBool,
     /// The descriptor that signals arrive through; -1 before its first use.
     pub(super) signal_fd: AtomicI32,
+    /// The process's wakeup descriptor while the loop sleeps; -1 if the loop does not run in the main thread.
+    pub(super) wakeup_fd: AtomicI32,
+    /// The longest sleep until signals are looked for. Only for Python before 3.13.
+    #[cfg(not(Py_3_13))]
+    pub(super) nap_ns: LoopCell<u64>,
 }
 
 impl LoopCore {
     /// Accesses the poller, even while the loop's thread waits. Returns an error once the loop is closed.
+    #[inline]
     pub fn with_poller<R>(
         &self,
         py: Python<'_>,
@@ -207,27 +227,35 @@ impl LoopCore {
     }
 }
 
+/// An attribute, without an exception for one that is missing, which would cost more than the rest. `None` too for one
+/// that raises another exception.
+fn found<'py>(
+    object: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+) -> Option<Bound<'py, PyAny>> {
+    object.getattr_opt(name).ok().flatten()
+}
+
 /// The qualified name of a callback. A step of a task has the name of its coroutine, and of the task.
 fn name_of(what: &Bound<'_, PyAny>) -> String {
     let py = what.py();
-    let text = |object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>| -> PyResult<String> {
-        object.getattr(name)?.extract::<String>()
+    let qualname = |object: &Bound<'_, PyAny>| {
+        found(object, intern!(py, "__qualname__"))?.extract::<String>().ok()
     };
-    let qualname = |object: &Bound<'_, PyAny>| text(object, intern!(py, "__qualname__"));
-    let of_task = || -> PyResult<String> {
-        let task = what.getattr(intern!(py, "__self__"))?;
+    let of_task = || {
+        let task = found(what, intern!(py, "__self__"))?;
         // As asyncio.isfuture() has it: methods of the program's own classes are not called.
-        task.get_type().getattr(intern!(py, "_asyncio_future_blocking"))?;
-        let coroutine = task.call_method0(intern!(py, "get_coro"))?;
-        let name = task.call_method0(intern!(py, "get_name"))?.extract::<String>()?;
-        Ok(format!("{} ({name})", qualname(&coroutine)?))
+        found(task.get_type().as_any(), intern!(py, "_asyncio_future_blocking"))?;
+        let coroutine = task.call_method0(intern!(py, "get_coro")).ok()?;
+        let name = task.call_method0(intern!(py, "get_name")).ok()?.extract::<String>().ok()?;
+        Some(format!("{} ({name})", qualname(&coroutine)?))
     };
-    let of_partial = || qualname(&what.getattr(intern!(py, "func"))?);
+    let of_partial = || qualname(&found(what, intern!(py, "func"))?);
     of_task()
-        .or_else(|_| qualname(what))
-        .or_else(|_| of_partial())
-        .or_else(|_| qualname(what.get_type().as_any()))
-        .unwrap_or_else(|_| "callback".to_owned())
+        .or_else(|| qualname(what))
+        .or_else(of_partial)
+        .or_else(|| qualname(what.get_type().as_any()))
+        .unwrap_or_else(|| "callback".to_owned())
 }
 
 #[pymethods]
@@ -239,24 +267,25 @@ impl LoopCore {
         virtual_time: bool,
         _kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        guard_thread();
         let make = || -> io::Result<(Poller, Waker)> {
             let mut poller = Poller::new()?;
             let waker = Waker::new()?;
-            poller.register(waker.raw_fd(), Interest::READ)?;
+            poller.register(waker.raw_fd(), Interest::READ | Interest::EDGE)?;
             Ok((poller, waker))
         };
         let (poller, waker) = make().map_err(|e| errors::os_error("event loop", &e))?;
         Ok(Self {
-            ready: LoopCell::new(VecDeque::new()),
+            ready: LoopCell::new(BurstQueue::default()),
             turns: LoopCell::new(0),
             timers: LoopCell::new(Timers::default()),
-            cancelled_stock: LoopCell::new(HashSet::new()),
-            due: LoopCell::new(VecDeque::new()),
+            stock_timers: LoopCell::new(HashMap::new()),
+            due: LoopCell::new(BurstQueue::default()),
             poller: LoopCell::new(Some(Box::new(poller))),
             clock: LoopCell::new(if virtual_time { Clock::Virtual(0) } else { Clock::Monotonic }),
             sources: LoopCell::new(Vec::new()),
-            gathered: LoopCell::new(VecDeque::new()),
-            dirty: LoopCell::new(VecDeque::new()),
+            gathered: LoopCell::new(BurstQueue::default()),
+            dirty: LoopCell::new(BurstQueue::default()),
             meter: LoopCell::new(Meter::new()),
             read_buffer: LoopCell::new(Vec::new()),
             only_loop: LoopCell::new(None),
@@ -264,21 +293,23 @@ impl LoopCore {
             stopping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             debug: AtomicBool::new(false),
+            fork_generation: fork::generation(),
             thread: AtomicU64::new(0),
-            halting: AtomicBool::new(false),
-            halted: AtomicBool::new(false),
             callback: AtomicU64::new(1),
             event_tick: AtomicU64::new(0),
             has_sent: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             has_only_green: AtomicBool::new(false),
             signal_fd: AtomicI32::new(-1),
+            wakeup_fd: AtomicI32::new(-1),
+            #[cfg(not(Py_3_13))]
+            nap_ns: LoopCell::new(FIRST_NAP_NS),
         })
     }
 
     /// The loop's time in seconds, on the clock of `time.monotonic()`.
-    fn time(&self, py: Python<'_>) -> f64 {
-        self.now_ns(py) as f64 / 1e9
+    fn time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyFloat>> {
+        fallible::float(py, self.now_ns(py) as f64 / 1e9)
     }
 
     /// Stop the loop at the end of the current tick. May be called from any thread, but only
@@ -289,13 +320,6 @@ impl LoopCore {
 
     pub fn is_running(&self) -> bool {
         self.thread.load(Ordering::Relaxed) != 0
-    }
-
-    /// From any thread, at exit: makes the thread that runs the loop stop forever at the end of its tick, so that it
-    /// never uses an interpreter that is gone. Returns True once it has stopped, or while it sleeps.
-    fn _halt(&self) -> bool {
-        self.halting.store(true, Ordering::SeqCst);
-        self.asleep.load(Ordering::SeqCst) || self.halted.load(Ordering::SeqCst)
     }
 
     fn is_closed(&self) -> bool {
@@ -312,13 +336,19 @@ impl LoopCore {
         self.signal_fd.store(fd, Ordering::Relaxed);
     }
 
+    /// Sets the wakeup descriptor that the next runs use while they sleep; -1: none.
+    fn _note_wakeup_fd(&self, fd: i32) {
+        self.wakeup_fd.store(fd, Ordering::Relaxed);
+    }
+
     fn get_debug(&self) -> bool {
         self.is_debug()
     }
 
     /// RuntimeError in a child of the process that made the loop (S6).
-    pub fn _check_process(&self, py: Python<'_>) -> PyResult<()> {
-        if self.with_poller(py, |poller| poller.is_foreign()).unwrap_or(false) {
+    #[inline]
+    pub fn _check_process(&self) -> PyResult<()> {
+        if fork::generation() != self.fork_generation && !self.is_closed_now() {
             return Err(PyRuntimeError::new_err(
                 "this event loop belongs to the parent process: after fork(), the child must make \
                  its own loop (or call os._exit())",
@@ -345,8 +375,8 @@ impl LoopCore {
 
     /// Ident of the thread that runs the loop, or None.
     #[getter]
-    fn _thread_id(&self) -> Option<u64> {
-        Some(self.thread.load(Ordering::Relaxed)).filter(|ident| *ident != 0)
+    fn _thread_id(&self) -> Value<Option<u64>> {
+        Value(Some(self.thread.load(Ordering::Relaxed)).filter(|ident| *ident != 0))
     }
 
     /// BaseEventLoop's constructor assigns None.
@@ -379,6 +409,7 @@ impl LoopCore {
     fn _clear(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        guard_thread();
         let flushed = this.flush_gathered(slf).and(this.flush_dirty(slf));
         // Destructors that run here see a closed loop, as in asyncio. `BaseEventLoop.close()` then closes it
         // permanently.
@@ -389,7 +420,7 @@ impl LoopCore {
         for timer in this.timers.take(py).into_items().chain(this.due.take(py)) {
             timer.forget(py);
         }
-        drop(this.cancelled_stock.take(py));
+        drop(this.stock_timers.take(py));
         let sources = this.sources.take(py);
         // Registrations are dropped with the poller, descriptors with their owners.
         drop(sources);
@@ -413,36 +444,57 @@ impl LoopCore {
 
     /// Counters by name, from which `Loop.statistics()` makes its dataclass.
     fn _counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let counters = PyDict::new(py);
+        let counters = fallible::dict(py)?;
         let stale = self.with_poller(py, |p| p.stale_events()).unwrap_or(0);
-        let pending = self.timers.with(py, |timers| timers.pending());
-        self.meter.with(py, |m| -> PyResult<()> {
-            counters.set_item("ticks", m.ticks)?;
-            counters.set_item("callbacks", m.callbacks)?;
-            counters.set_item("polls", m.polls)?;
-            counters.set_item("events", m.events)?;
-            counters.set_item("stale_events", stale)?;
-            counters.set_item("timers_pending", pending)?;
-            counters.set_item("open_transports", m.open_transports)?;
-            counters.set_item("bytes_in", m.bytes_in)?;
-            counters.set_item("bytes_out", m.bytes_out)?;
-            counters.set_item("longest_callback_s", m.longest_callback_s())?;
-            counters.set_item("longest_callback_name", &m.longest_name)?;
-            counters.set_item("longest_tick_s", m.longest_tick_s())?;
-            counters.set_item("loop_lag_s", m.loop_lag_s())
-        })?;
+        let (pending, cancelled) =
+            self.timers.with(py, |timers| (timers.pending(), timers.cancelled()));
+        // The dictionary is filled outside of the cell (S2): the first use of a name may release the GIL.
+        let (
+            [ticks, callbacks, polls, events, open_transports, bytes_in, bytes_out],
+            durations,
+            longest,
+        ) = self.meter.with(py, |m| {
+            (
+                [
+                    m.ticks,
+                    m.callbacks,
+                    m.polls,
+                    m.events,
+                    m.open_transports,
+                    m.bytes_in,
+                    m.bytes_out,
+                ],
+                [m.longest_callback_s(), m.longest_tick_s(), m.loop_lag_s()],
+                m.longest_name.clone(),
+            )
+        });
+        let [longest_callback_s, longest_tick_s, loop_lag_s] = durations;
+        counters.set_item(intern!(py, "ticks"), ticks)?;
+        counters.set_item(intern!(py, "callbacks"), callbacks)?;
+        counters.set_item(intern!(py, "polls"), polls)?;
+        counters.set_item(intern!(py, "events"), events)?;
+        counters.set_item(intern!(py, "stale_events"), stale)?;
+        counters.set_item(intern!(py, "timers_pending"), pending)?;
+        counters.set_item(intern!(py, "timers_cancelled"), cancelled)?;
+        counters.set_item(intern!(py, "open_transports"), open_transports)?;
+        counters.set_item(intern!(py, "bytes_in"), bytes_in)?;
+        counters.set_item(intern!(py, "bytes_out"), bytes_out)?;
+        counters.set_item(intern!(py, "longest_callback_s"), longest_callback_s)?;
+        counters.set_item(intern!(py, "longest_callback_name"), longest)?;
+        counters.set_item(intern!(py, "longest_tick_s"), longest_tick_s)?;
+        counters.set_item(intern!(py, "loop_lag_s"), loop_lag_s)?;
         Ok(counters)
     }
 
     /// For `oneloop top`, from any thread: the seconds that the current callback has run (None if the loop sleeps or
     /// does not run), and the seconds and the name of the longest recent callback.
-    fn _activity(&self, py: Python<'_>) -> (Option<f64>, f64, String) {
+    fn _activity(&self, py: Python<'_>) -> Value<(Option<f64>, f64, String)> {
         let is_busy = self.is_running() && !self.asleep.load(Ordering::SeqCst);
-        self.meter.with(py, |meter| {
+        Value(self.meter.with(py, |meter| {
             let busy_s = is_busy.then(|| meter.since_mark_s());
             let (longest_s, name) = meter.recent_longest();
             (busy_s, longest_s, name.to_owned())
-        })
+        }))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -1,20 +1,19 @@
 //! Serves the poll's events and the due timers, and flushes queued writes.
 
-use super::LoopCore;
+use super::core::{Flush, LoopCore};
 use super::ready::Timer;
-use super::registry::{Flush, Party, ignore_gone};
-use super::work::report_native;
+use super::registry::ignore_gone;
+use super::running::report_native;
 use crate::errors;
 use crate::ffi::{LoopCell, Object};
-use oneloop_engine::Event;
+use oneloop_engine::{BurstQueue, Event};
 use pyo3::prelude::*;
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 /// How many timers ahead memory is prefetched: docs/design/0013.
 const FETCHED_AHEAD: usize = 10;
 
-fn next_due(due: &mut VecDeque<Timer>) -> Option<Timer> {
+fn next_due(due: &mut BurstQueue<Timer>) -> Option<Timer> {
     due.get(2 * FETCHED_AHEAD).inspect(|later| later.fetch());
     due.get(FETCHED_AHEAD).inspect(|later| later.fetch_context());
     due.pop_front()
@@ -53,76 +52,56 @@ impl LoopCore {
         self.event_tick.store(tick, Ordering::Relaxed);
         let fd = event.token.fd();
         if fd == self.waker.raw_fd() {
-            let drained = self.waker.drain();
-            return drained.map_err(|e| errors::os_error("eventfd read", &e));
+            return Ok(());
         }
         let source = self.sources.with(py, |sources| {
             let source = sources.get(fd.cast_unsigned() as usize)?.as_ref()?;
             (source.token == event.token).then(|| {
-                let party = |p: &Party| (p.object.bind(py).clone(), p.on_ready);
-                (party(&source.owner), source.guest.as_deref().map(party))
+                let guest = source.guest.as_deref().and_then(|guest| guest.receiver(py));
+                (source.owner.receiver(py), guest)
             })
         });
-        let Some(((object, on_ready), guest)) = source else {
+        let Some((receiver, guest)) = source else {
             // The registration has no source, so nothing would handle its events, and every poll would report a
             // level-triggered event again.
             let ended = self.with_poller(py, |poller| poller.deregister(event.token));
             return ended.and_then(ignore_gone).map_err(|e| errors::os_error("epoll_ctl", &e));
         };
         self.meter.with(py, |meter| meter.events += 1);
-        let served = on_ready(owner, &object, event.readiness)
-            .or_else(|error| report_native(owner, &object, error));
+        let served = match receiver {
+            Some((object, on_ready)) => on_ready(owner, &object, event.readiness)
+                .or_else(|error| report_native(owner, &object, error)),
+            None => Ok(()),
+        };
         let Some((object, on_ready)) = guest else { return served };
-        let told = on_ready(owner, &object, event.readiness);
-        served.and(told.or_else(|error| report_native(owner, &object, error)))
+        let guest_served = on_ready(owner, &object, event.readiness);
+        served.and(guest_served.or_else(|error| report_native(owner, &object, error)))
     }
 
-    /// Moves the timers that are due now out of the heap, in order of their deadlines. They run after the handles
+    /// Takes the timers that are due now out, in order of their deadlines. They run after the handles
     /// that were ready and the events of the poll. `now_ns` is the time, if this tick has already read it.
     pub(super) fn collect_due_timers(&self, py: Python<'_>, now_ns: Option<u64>) -> PyResult<()> {
-        if self.timers.with(py, |timers| timers.is_empty()) {
+        if self.timers.with(py, |timers| timers.pending() == 0) {
             return Ok(());
         }
         let now = now_ns.unwrap_or_else(|| self.now_ns(py));
-        let mut popped = 0;
-        while let Some(timer) = self.timers.with(py, |timers| timers.pop_due(now)) {
-            self.collect_due(py, timer)?;
-            popped += 1;
-            if popped % 64 == 0 {
-                let rest = self.timers.with(py, |timers| {
-                    timers.take_due(now, popped).map(Iterator::collect::<Vec<_>>)
-                });
-                // Collects every one even after an error, because they have left the heap.
-                let mut rest = rest.unwrap_or_default().into_iter();
-                let mut outcome = Ok(());
-                while let Some(timer) = rest.next() {
-                    rest.as_slice().get(FETCHED_AHEAD).inspect(|later| later.fetch());
-                    outcome = outcome.and(self.collect_due(py, timer));
+        self.due.with(py, |due| {
+            self.timers.with(py, |timers| {
+                while let Some(timer) = timers.pop_due(now) {
+                    due.push_back(timer);
                 }
-                outcome?;
-            }
-        }
-        Ok(())
-    }
-
-    fn collect_due(&self, py: Python<'_>, timer: Timer) -> PyResult<()> {
-        if timer.is_cancelled(py) {
-            self.timers.with(py, oneloop_engine::Timers::note_cancelled_popped);
-            return self.timer_left(py, &timer);
-        }
-        let left = self.timer_left(py, &timer);
-        self.due.with(py, |due| due.push_back(timer));
-        left
+            });
+        });
+        self.note_due_stock_timers(py)
     }
 
     /// Runs the timers that were due at the poll and no others: timers that become due or are scheduled meanwhile
     /// wait for the next tick, as in asyncio. Timers not reached because of an exception stay in the queue.
     pub(super) fn run_due_timers(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
         let py = owner.py();
+        self.due.with(py, BurstQueue::begin_burst);
         while let Some(timer) = self.due.with(py, next_due) {
-            if !timer.is_cancelled(py) {
-                timer.run(owner)?;
-            }
+            timer.run(owner)?;
         }
         Ok(())
     }
@@ -145,10 +124,14 @@ impl LoopCore {
     }
 
     /// Flushes the whole list even after errors (S9). Returns the first KeyboardInterrupt or SystemExit.
-    fn flush(owner: &Bound<'_, Self>, list: &LoopCell<VecDeque<(Object, Flush)>>) -> PyResult<()> {
+    fn flush(
+        owner: &Bound<'_, Self>,
+        list: &LoopCell<BurstQueue<(Object, Flush)>>,
+    ) -> PyResult<()> {
         let py = owner.py();
         let mut outcome = Ok(());
-        while let Some((object, flush)) = list.with(py, VecDeque::pop_front) {
+        list.with(py, BurstQueue::begin_burst);
+        while let Some((object, flush)) = list.with(py, |list| list.pop_front()) {
             let object = object.bind(py);
             let done = flush(owner, object).or_else(|error| report_native(owner, object, error));
             outcome = outcome.and(done);

@@ -1,6 +1,7 @@
 //! `create_future` and `create_task`: makes asyncio's own classes without a Python frame.
 
 use super::LoopCore;
+use crate::ffi::fallible;
 use crate::ffi::method::{self, Arguments, BareMethod, FastMethod};
 use crate::imports;
 use pyo3::intern;
@@ -52,7 +53,7 @@ fn only_loop<'py>(this: Borrowed<'_, 'py, LoopCore>) -> PyResult<Bound<'py, PyDi
     if let Some(made) = core.only_loop.with(py, |made| made.as_ref().map(|d| d.bind(py).clone())) {
         return Ok(made);
     }
-    let made = PyDict::new(py);
+    let made = fallible::dict(py)?;
     made.set_item(intern!(py, "loop"), this)?;
     let kept = made.clone().unbind();
     let old = core.only_loop.with(py, |slot| slot.replace(kept));

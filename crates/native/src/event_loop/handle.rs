@@ -1,10 +1,10 @@
 //! `Handle`: what `call_soon` returns.
 
-use super::LoopCore;
 use super::turnstile::Turnstile;
 use super::work::{Args, Call, Work};
 use crate::ffi::method::BareMethod;
 use crate::ffi::recycled::{self, Pool, Recycled};
+use crate::ffi::values::Value;
 use crate::ffi::{Object, context};
 use crate::imports;
 use pyo3::prelude::*;
@@ -37,12 +37,6 @@ impl Handle {
         let made = recycled::make(py, Self { work, turnstile: Turnstile::open() })?.unbind();
         recycled::track(py, &made);
         Ok(made)
-    }
-
-    #[inline]
-    pub fn run(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>) -> PyResult<()> {
-        let this = slf.get();
-        this.turnstile.pass(|| this.work.run(owner, slf.as_any()))
     }
 }
 
@@ -105,11 +99,11 @@ impl Handle {
         self.work.forget(py);
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<Value<String>> {
         let state = if self.work.is_cancelled() { " cancelled" } else { "" };
         let what = self.work.describe(py)?;
         let space = if what.is_empty() { "" } else { " " };
-        Ok(format!("<Handle{state}{space}{what}>"))
+        Ok(Value(format!("<Handle{state}{space}{what}>")))
     }
 }
 

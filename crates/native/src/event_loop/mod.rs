@@ -11,18 +11,19 @@ mod handle;
 mod meter;
 mod ready;
 mod registry;
-mod sweep;
+mod running;
+mod source;
 mod tick;
 mod timer_handle;
+mod timing;
 mod turnstile;
 mod work;
 
-pub use core::LoopCore;
+pub use core::{LoopCore, OnReady, Run};
 pub use handle::Handle;
-pub use ready::{Ready, Run};
-pub use registry::{OnReady, is_gone};
+pub use registry::is_gone;
+pub use running::report;
 pub use timer_handle::TimerHandle;
-pub use work::report;
 
 /// Adds the methods that use CPython's fastest calling convention.
 pub(crate) fn add_methods(py: pyo3::Python<'_>) -> pyo3::PyResult<()> {

@@ -1,51 +1,32 @@
-//! The kinds of entries in the ready queue and in the heap of timers.
-//!
-//! The tick handles each kind in one match and holds no borrow while the entry runs (S2).
+//! The kinds of entries in the ready queue and in the timers. `running` runs them.
 
-use super::work::report_native;
-use super::{Handle, LoopCore, TimerHandle};
+use super::handle::Handle;
+use super::timer_handle::TimerHandle;
 use crate::ffi::{prefetch, recycled};
 use oneloop_engine::Event;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-/// The function that a native completion calls with its object.
-pub type Run = for<'py> fn(&Bound<'py, LoopCore>, &Bound<'py, PyAny>) -> PyResult<()>;
+/// The function that a native completion calls with its loop `L` and its object.
+pub type Run<L> = for<'py> fn(&Bound<'py, L>, &Bound<'py, PyAny>) -> PyResult<()>;
 
-pub enum Ready {
+/// An entry in the ready queue of a loop `L`.
+pub enum Ready<L> {
     Handle(Py<Handle>),
     /// An `asyncio.Handle` or `asyncio.TimerHandle`: debug mode uses the standard library's.
     Stock(Py<PyAny>),
     /// A native completion, for example a transport's first or last callback.
-    Native(Py<PyAny>, Run),
+    Native(Py<PyAny>, Run<L>),
     /// A turn of a green thread. Another green thread may switch directly to it.
-    Green(Py<PyAny>, Run),
+    Green(Py<PyAny>, Run<L>),
     /// An event left over from a tick that an exception has ended, with that tick's number.
     Event(Event, u64),
     /// A timer left over from such a tick.
     Timer(Timer),
 }
 
-impl Ready {
-    #[inline]
-    pub fn run(self, owner: &Bound<'_, LoopCore>) -> PyResult<()> {
-        let py = owner.py();
-        match self {
-            Self::Handle(handle) => Handle::run(handle.bind(py), owner),
-            Self::Stock(handle) => run_stock(owner, handle.bind(py)),
-            // Exceptions from here are meant to leave the loop.
-            Self::Green(object, run) => run(owner, object.bind(py)),
-            Self::Native(object, run) => {
-                let object = object.bind(py);
-                run(owner, object).or_else(|error| report_native(owner, object, error))
-            }
-            Self::Event(event, tick) => owner.get().serve_event(owner, event, tick),
-            Self::Timer(timer) if timer.is_cancelled(py) => Ok(()),
-            Self::Timer(timer) => timer.run(owner),
-        }
-    }
-
+impl<L> Ready<L> {
     /// The loop is being closed: handles that the program keeps drop their callbacks, because the garbage collector
     /// does not track them and could not free them.
     pub fn forget(self, py: Python<'_>) {
@@ -76,14 +57,6 @@ impl Ready {
             Self::Event(..) => Ok(()),
         }
     }
-}
-
-/// Debug mode: Python code measures the callback and reports slow ones.
-pub fn run_stock(owner: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = owner.py();
-    let callback = handle.getattr(intern!(py, "_callback"))?;
-    let outcome = owner.call_method1(intern!(py, "_run_debug_handle"), (handle,));
-    outcome.map(drop).and(owner.get().lap_reported(owner, &callback))
 }
 
 pub enum Timer {
@@ -119,29 +92,19 @@ impl Timer {
         }
     }
 
-    /// Marks the handle as removed from the heap.
-    pub fn popped(&self, py: Python<'_>) -> PyResult<()> {
-        match self {
-            Self::Native(handle) => {
-                handle.get().popped(py);
-                Ok(())
-            }
-            Self::Stock(handle) => handle.bind(py).setattr(intern!(py, "_scheduled"), false),
-        }
-    }
-
+    /// Drops the loop's reference to the handle.
     #[inline]
-    pub fn run(self, owner: &Bound<'_, LoopCore>) -> PyResult<()> {
+    pub fn drop_ref(self, py: Python<'_>) {
         match self {
-            Self::Native(handle) => TimerHandle::run(handle.bind(owner.py()), owner),
-            Self::Stock(handle) => run_stock(owner, handle.bind(owner.py())),
+            Self::Native(handle) => handle.drop_ref(py),
+            Self::Stock(handle) => handle.drop_ref(py),
         }
     }
 
     /// Like `Ready::forget`.
     pub fn forget(self, py: Python<'_>) {
         if let Self::Native(handle) = &self {
-            handle.get().popped(py);
+            handle.get().leave(py);
             handle.get().work.forget(py);
         }
     }

@@ -2,67 +2,20 @@
 //!
 //! A second party may join a source while a closing transport still sends, because asyncio allows a program to watch
 //! the descriptor again by then. Both share one registration, whose interest is the union of theirs.
+//!
+//! A source is kept alive by its registration only while it has an interest. A transport that waits for nothing is
+//! known, but not kept: if the program drops it, it is collected and its peer sees the end, as in asyncio.
 
-use super::LoopCore;
+use super::core::{Flush, LoopCore, OnReady, Party, Ready, Run, Source};
+use super::source::Holder;
 use crate::errors;
 use crate::ffi::Object;
-use oneloop_engine::{Interest, Readiness, Token};
+use oneloop_engine::{Interest, Token};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::{PyTraverseError, PyVisit};
+use pyo3::types::PyWeakrefReference;
 use std::io;
 use std::os::fd::RawFd;
-
-/// Serves the readiness of one source. Runs on the loop's thread with no borrow held (S2); returns only
-/// KeyboardInterrupt and SystemExit (S7).
-pub type OnReady =
-    for<'py> fn(&Bound<'py, LoopCore>, &Bound<'py, PyAny>, Readiness) -> PyResult<()>;
-
-/// One receiver of a descriptor's readiness.
-pub struct Party {
-    pub object: Py<PyAny>,
-    pub on_ready: OnReady,
-    interest: Interest,
-}
-
-impl Party {
-    fn is(&self, object: &Bound<'_, PyAny>) -> bool {
-        self.object.is(object)
-    }
-}
-
-pub struct Source {
-    pub token: Token,
-    pub owner: Party,
-    /// A second party that watches the descriptor of a closing transport.
-    pub guest: Option<Box<Party>>,
-}
-
-impl Source {
-    /// The interest to register. If either party wants level-triggered events, both get them.
-    fn interest(&self) -> Interest {
-        let Some(guest) = &self.guest else { return self.owner.interest };
-        let both = self.owner.interest | guest.interest;
-        let all_edge =
-            self.owner.interest.contains(Interest::EDGE) && guest.interest.contains(Interest::EDGE);
-        if all_edge { both } else { both.without(Interest::EDGE) }
-    }
-
-    fn party(&mut self, object: &Bound<'_, PyAny>) -> Option<&mut Party> {
-        if self.owner.is(object) {
-            return Some(&mut self.owner);
-        }
-        self.guest.as_deref_mut().filter(|guest| guest.is(object))
-    }
-
-    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.owner.object)?;
-        self.guest.as_ref().map_or(Ok(()), |guest| visit.call(&guest.object))
-    }
-}
-
-/// Writes out what an object has queued during the tick.
-pub type Flush = super::ready::Run;
 
 impl LoopCore {
     /// Registers `object` as the owner of `fd`.
@@ -76,7 +29,7 @@ impl LoopCore {
     ) -> io::Result<Token> {
         let token = self.with_poller(py, |poller| poller.register(fd, interest))??;
         let index = token.fd().cast_unsigned() as usize;
-        let owner = Party { object, on_ready, interest };
+        let owner = Party::new(object, on_ready, interest);
         let old = self.sources.with(py, |sources| {
             if sources.len() <= index {
                 sources.resize_with(index + 1, || None);
@@ -97,7 +50,7 @@ impl LoopCore {
         on_ready: OnReady,
     ) -> io::Result<Option<Token>> {
         let py = object.py();
-        let guest = Box::new(Party { object: object.clone().unbind(), on_ready, interest });
+        let guest = Box::new(Party::new(object.clone().unbind(), on_ready, interest));
         let joined = self.sources.with(py, |sources| {
             let source = sources.get_mut(usize::try_from(fd).ok()?)?.as_mut()?;
             let old = source.guest.replace(guest);
@@ -108,7 +61,7 @@ impl LoopCore {
         // Always calls the kernel, because the number may belong to another file by now.
         let shared = self.with_poller(py, |poller| poller.reaffirm(token, interest))?;
         if shared.is_err() {
-            drop(self.take_party(object, token));
+            drop(self.take_party(py, token, |party| party.is(object)));
         }
         shared.map(|()| Some(token))
     }
@@ -155,32 +108,67 @@ impl LoopCore {
         })?
     }
 
+    /// Keeps `object` alive from now on, or only knows it.
+    pub fn keep(&self, object: &Bound<'_, PyAny>, token: Token, is_kept: bool) {
+        let py = object.py();
+        let is_known = |party: &Party| matches!(party.holder, Holder::Known { .. });
+        let was_kept = self.sources.with(py, |sources| {
+            source_at(sources, token).and_then(|s| s.party(object)).map(|party| !is_known(party))
+        });
+        if was_kept.is_none_or(|was_kept| was_kept == is_kept) {
+            return;
+        }
+        let holder = if is_kept {
+            Holder::Kept(object.clone().unbind())
+        } else {
+            // Without memory for a weak reference it stays as it is.
+            let Ok(reference) = PyWeakrefReference::new(object) else { return };
+            Holder::Known { reference: reference.unbind(), address: object.as_ptr().addr() }
+        };
+        let old = self.sources.with(py, |sources| {
+            let party = source_at(sources, token)?.party(object)?;
+            Some(std::mem::replace(&mut party.holder, holder))
+        });
+        drop(old);
+    }
+
+    /// Ends the registration of an object that is being freed; never fails. `is_open`: its descriptor is still open.
+    pub fn forget_freed(&self, py: Python<'_>, token: Token, is_open: bool) {
+        self.leave(py, token, is_open, |party| party.is_freed(py));
+    }
+
     /// Ends the registration of `object` while its descriptor is still open; never fails (S9). The object is removed
     /// even after an error from the kernel. A later event finds no source and ends the registration then.
     pub fn deregister(&self, object: &Bound<'_, PyAny>, token: Token) {
-        let py = object.py();
-        let (left, rest) = self.take_party(object, token);
-        drop(left);
-        // A closed loop has no registrations left.
-        let result = self
-            .with_poller(py, |poller| match rest {
-                Some(interest) => poller.modify(token, interest),
-                None => poller.deregister(token),
-            })
-            .unwrap_or(Ok(()));
-        if let Err(e) = ignore_gone(result) {
-            errors::os_error("epoll_ctl", &e).write_unraisable(py, None);
-        }
+        self.leave(object.py(), token, true, |party| party.is(object));
     }
 
     /// Ends a registration whose descriptor was closed elsewhere; never fails.
     pub fn vacate(&self, object: &Bound<'_, PyAny>, token: Token) {
-        let py = object.py();
-        let (left, rest) = self.take_party(object, token);
+        self.leave(object.py(), token, false, |party| party.is(object));
+    }
+
+    fn leave(
+        &self,
+        py: Python<'_>,
+        token: Token,
+        is_open: bool,
+        is_leaving: impl Fn(&Party) -> bool,
+    ) {
+        let (left, rest) = self.take_party(py, token, is_leaving);
         drop(left);
-        if rest.is_none() {
-            // A closed loop has no registrations left.
-            let _was_live = self.with_poller(py, |poller| poller.vacate(token)).unwrap_or(false);
+        let ended = self.with_poller(py, |poller| match rest {
+            Some(interest) if is_open => poller.modify(token, interest),
+            None if is_open => poller.deregister(token),
+            Some(_) => Ok(()),
+            None => {
+                let _was_live = poller.vacate(token);
+                Ok(())
+            }
+        });
+        // A closed loop has no registrations left.
+        if let Err(e) = ignore_gone(ended.unwrap_or(Ok(()))) {
+            errors::os_error("epoll_ctl", &e).write_unraisable(py, None);
         }
     }
 
@@ -189,7 +177,7 @@ impl LoopCore {
         let index = usize::try_from(fd).ok()?;
         self.sources.with(py, |sources| {
             let source = sources.get(index)?.as_ref()?;
-            Some((source.owner.object.bind(py).clone(), source.token))
+            Some((source.owner.object(py)?, source.token))
         })
     }
 
@@ -198,25 +186,26 @@ impl LoopCore {
         let found = usize::try_from(fd).ok().and_then(|index| {
             self.sources.with(py, |sources| {
                 let source = sources.get(index)?.as_ref()?;
-                let guest = source.guest.as_ref().map(|guest| guest.object.bind(py).clone());
-                Some([Some(source.owner.object.bind(py).clone()), guest])
+                let guest = source.guest.as_ref().and_then(|guest| guest.object(py));
+                Some([source.owner.object(py), guest])
             })
         });
         found.unwrap_or_default()
     }
 
-    /// Removes `object` from its source. Returns it and the interest of the other party, if there is one.
+    /// Removes a party from its source. Returns it and the interest of the other party, if there is one.
     fn take_party(
         &self,
-        object: &Bound<'_, PyAny>,
+        py: Python<'_>,
         token: Token,
+        is_leaving: impl Fn(&Party) -> bool,
     ) -> (Option<Party>, Option<Interest>) {
-        self.sources.with(object.py(), |sources| {
+        self.sources.with(py, |sources| {
             let Some(source) = source_at(sources, token) else { return (None, None) };
-            let is_owner = source.owner.is(object);
+            let is_owner = is_leaving(&source.owner);
             let left = match source.guest.take() {
                 Some(guest) if is_owner => std::mem::replace(&mut source.owner, *guest),
-                Some(guest) if guest.is(object) => *guest,
+                Some(guest) if is_leaving(&guest) => *guest,
                 other => {
                     source.guest = other;
                     let taken =
@@ -241,22 +230,22 @@ impl LoopCore {
 
     /// Appends a native completion to the ready queue. From any thread; never fails (S9). A closed loop drops the
     /// object, because it runs nothing any more.
-    pub fn run_soon(&self, py: Python<'_>, object: Py<PyAny>, run: super::Run) {
+    pub fn run_soon(&self, py: Python<'_>, object: Py<PyAny>, run: Run) {
         if self.is_closed_now() {
             return;
         }
-        self.push(py, super::Ready::Native(object, run));
+        self.push(py, Ready::Native(object, run));
     }
 
     /// Like `run_soon`, for a turn of a green thread: others may switch directly to it.
-    pub fn run_green_soon(&self, py: Python<'_>, object: Py<PyAny>, run: super::Run) {
+    pub fn run_green_soon(&self, py: Python<'_>, object: Py<PyAny>, run: Run) {
         if self.is_closed_now() {
             return;
         }
-        self.push(py, super::Ready::Green(object, run));
+        self.push(py, Ready::Green(object, run));
     }
 
-    fn push(&self, py: Python<'_>, ready: super::Ready) {
+    fn push(&self, py: Python<'_>, ready: Ready) {
         self.ready.with(py, |queue| queue.push_back(ready));
         self.wake_or_report(py);
     }
@@ -279,10 +268,10 @@ impl LoopCore {
             return None;
         }
         let next = self.ready.with(py, |ready| match ready.front() {
-            Some(super::Ready::Green(object, _)) if suits(object.bind(py)) => ready.pop_front(),
+            Some(Ready::Green(object, _)) if suits(object.bind(py)) => ready.pop_front(),
             _ => None,
         });
-        let Some(super::Ready::Green(object, _)) = next else { return None };
+        let Some(Ready::Green(object, _)) = next else { return None };
         self.turns.set(py, turns - 1);
         Some(object)
     }

@@ -6,23 +6,36 @@
 //!
 //! The GIL is released for every poll, unless the poll cannot sleep and no other thread could take it.
 
-use super::{LoopCore, Ready};
+#[cfg(not(Py_3_13))]
+use super::core::FIRST_NAP_NS;
+use super::core::{LoopCore, Ready};
 use crate::errors;
 use crate::ffi::detach::{detached, is_only_thread};
-use oneloop_engine::Poller;
+use crate::ffi::thread_exit::guard_thread;
+#[cfg(Py_3_13)]
+use crate::ffi::wakeup;
 use oneloop_engine::sys::{clock, thread};
+use oneloop_engine::{Poller, Timers};
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 
 /// Ticks with ready handles or due timers between two polls. asyncio polls in every tick.
 const BURST_TICKS: u32 = 64;
 /// The longest time without a poll, on the cycle counter.
 const BURST_CYCLES: u64 = 20 * clock::CYCLES_PER_US;
-/// A longer tick is followed by a poll: it may have made something ready by a system call that the loop does not see.
-/// Only ticks with a few quick callbacks share a poll.
+/// Of polls that do not sleep, one in so many looks for signals.
+const POLLS_PER_SIGNAL_CHECK: u64 = 16;
+
+/// Only ticks with a few quick callbacks share a poll. A longer tick is followed by a poll: it may have made something
+/// ready by a system call that the loop does not see.
 const QUICK_TICK_CYCLES: u64 = 3 * clock::CYCLES_PER_US / 2;
+
+/// The longest time without looking for signals: each nap in which nothing happens is twice as long as the one before it.
+#[cfg(not(Py_3_13))]
+const LAST_NAP_NS: u64 = 1_000_000_000;
 
 /// The ticks since the last poll.
 #[derive(Default)]
@@ -33,12 +46,11 @@ struct Burst {
     tick_began: u64,
 }
 
-/// Stops a daemon thread's loop when the interpreter shuts down. Before 3.14 CPython ends such a thread with
-/// pthread_exit(3), and unwinding through Rust frames aborts the process.
-fn stop_for_ever() {
-    loop {
-        std::thread::park();
-    }
+/// What a poll has brought.
+enum Polled {
+    Events,
+    /// The socket of the signals is readable.
+    Signal,
 }
 
 impl LoopCore {
@@ -50,20 +62,20 @@ impl LoopCore {
             || !self.gathered.with(py, |list| list.is_empty())
     }
 
-    /// How long the poll may sleep; `None`: forever.
+    /// How long the poll may sleep if there is no work; `None`: forever.
     fn timeout_ns(&self, py: Python<'_>) -> Option<u64> {
-        let is_idle = !self.has_work(py) && self.due.with(py, |due| due.is_empty());
-        if self.stopping.load(Ordering::SeqCst) || !is_idle {
+        if self.stopping.load(Ordering::SeqCst) || !self.due.with(py, |due| due.is_empty()) {
             return Some(0);
         }
-        let deadline = self.timers.with(py, |timers| timers.next_deadline_ns());
+        let deadline = self.timers.with(py, Timers::next_deadline_ns);
         deadline.map(|deadline| deadline.saturating_sub(self.now_ns(py)))
     }
 
     /// Nothing is ready and nothing will be: there is no timer and no descriptor. Only other threads could still wake
     /// it.
     fn would_sleep_for_ever(&self, py: Python<'_>) -> bool {
-        self.timeout_ns(py).is_none()
+        !self.has_work(py)
+            && self.timeout_ns(py).is_none()
             && self.sources.with(py, |sources| {
                 let signals = usize::try_from(self.signal_fd.load(Ordering::Relaxed));
                 sources.iter().enumerate().all(|(fd, source)| source.is_none() || Ok(fd) == signals)
@@ -73,43 +85,104 @@ impl LoopCore {
     fn poll(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
         let py = owner.py();
         let idle = self.ready.with(py, |ready| ready.is_empty());
-        let more = idle && self.sweep_when_idle(py)?;
-        // Cancelled timers have been removed, so none of them hides this state. The state is checked again, because a
-        // thread may have called before it was found to have nothing to do.
-        if !more
-            && self.has_only_green.load(Ordering::Relaxed)
+        // The state is checked again, because a thread may have called before it was found to have nothing to do.
+        if self.has_only_green.load(Ordering::Relaxed)
             && self.would_sleep_for_ever(py)
-            && (is_only_thread(py) || owner.call_method0(intern!(py, "_is_alone"))?.is_truthy()?)
+            && owner.call_method1(intern!(py, "_is_alone"), (is_only_thread(py),))?.is_truthy()?
             && self.would_sleep_for_ever(py)
         {
             owner.call_method0(intern!(py, "_nothing_to_wait_for"))?;
         }
-        let timeout_ns = if more { Some(0) } else { self.timeout_ns(py) };
-        self.meter.with(py, |meter| meter.polls += 1);
-        let result = match timeout_ns {
-            Some(0) => self.poll_at_once(py),
-            Some(ns) if self.clock.with(py, |clock| clock.is_virtual()) => {
-                self.poll_virtual(py, ns)
+        let polls = self.meter.with(py, |meter| {
+            meter.polls += 1;
+            meter.polls
+        });
+        if !idle {
+            // Native callbacks alone would never let the interpreter look for signals.
+            if polls.is_multiple_of(POLLS_PER_SIGNAL_CHECK) {
+                py.check_signals()?;
             }
-            _ => self.poll_blocking(py, timeout_ns),
-        };
+            return self.polled(py, self.poll_at_once(py));
+        }
+        self.poll_until_signal(owner)
+    }
+
+    /// What a poll means to the tick. A signal that ended it: its Python handler runs here and may raise
+    /// KeyboardInterrupt.
+    #[expect(clippy::inline_always, reason = "18 instructions of each sleep")]
+    #[inline(always)]
+    fn polled(&self, py: Python<'_>, result: io::Result<Polled>) -> PyResult<()> {
         match result {
-            // A signal: its Python handler runs here and may raise KeyboardInterrupt.
+            Ok(Polled::Events) => Ok(()),
+            Ok(Polled::Signal) => py.check_signals(),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => py.check_signals(),
             Err(e) => Err(errors::os_error("epoll_wait", &e)),
-            Ok(()) => Ok(()),
         }
     }
 
+    fn is_virtual(&self, py: Python<'_>) -> bool {
+        self.clock.with(py, |clock| clock.is_virtual())
+    }
+
+    fn poll_as_long_as_idle(&self, py: Python<'_>) -> io::Result<Polled> {
+        match self.timeout_ns(py) {
+            Some(0) => self.poll_at_once(py),
+            Some(_) if self.is_virtual(py) && self.has_work(py) => self.poll_at_once(py),
+            Some(ns) if self.is_virtual(py) => self.poll_virtual(py, ns),
+            timeout_ns => self.poll_blocking(py, timeout_ns),
+        }
+    }
+
+    /// A poll that a signal ends, also if it comes immediately before the sleep: the process's wakeup descriptor is this
+    /// loop's meanwhile.
+    #[cfg(Py_3_13)]
+    fn poll_until_signal(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
+        let py = owner.py();
+        let fd = self.wakeup_fd.load(Ordering::Relaxed);
+        if fd >= 0 {
+            self.check_wakeup_fd(owner, wakeup::swap(py, fd), -1)?;
+        }
+        // A signal that came before that line is seen here. Its handler may stop the loop or make a timer.
+        let result = py.check_signals().map(|()| self.poll_as_long_as_idle(py));
+        let fd = self.wakeup_fd.load(Ordering::Relaxed);
+        if fd >= 0 {
+            self.check_wakeup_fd(owner, wakeup::swap(py, -1), fd)?;
+        }
+        // A signal that came before the sleep has only made the socket readable. Its Python handler runs here: an
+        // exception would not leave the callback that empties the socket. One that came after the sleep is seen before
+        // the next.
+        self.polled(py, result?)
+    }
+
+    /// If the program has set a wakeup descriptor, it is restored and stays for the rest of this run.
+    #[cfg(Py_3_13)]
+    fn check_wakeup_fd(&self, owner: &Bound<'_, Self>, found: i32, expected: i32) -> PyResult<()> {
+        if found == expected {
+            return Ok(());
+        }
+        self.wakeup_fd.store(-1, Ordering::Relaxed);
+        owner.call_method1(intern!(owner.py(), "_keep_wakeup_fd"), (found,)).map(drop)
+    }
+
+    /// A poll that a signal ends. If the signal comes immediately before the sleep, that is after a nap, because these
+    /// versions cannot set the wakeup descriptor without a trace.
+    #[cfg(not(Py_3_13))]
+    fn poll_until_signal(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
+        let py = owner.py();
+        py.check_signals()?;
+        self.polled(py, self.poll_as_long_as_idle(py))
+    }
+
     /// A poll that does not sleep. Other threads get a chance to run, as with asyncio.
-    fn poll_at_once(&self, py: Python<'_>) -> io::Result<()> {
+    fn poll_at_once(&self, py: Python<'_>) -> io::Result<Polled> {
         if is_only_thread(py) {
-            return self.with_poller(py, |poller| poller.wait(Some(0)))?;
+            self.with_poller(py, |poller| poller.wait(Some(0)))??;
+            return Ok(Polled::Events);
         }
         self.wait_detached(py, Some(0))
     }
 
-    fn poll_blocking(&self, py: Python<'_>, timeout_ns: Option<u64>) -> io::Result<()> {
+    fn poll_blocking(&self, py: Python<'_>, timeout_ns: Option<u64>) -> io::Result<Polled> {
         let waker = &self.waker;
         waker.about_to_sleep();
         // Work pushed before this line is seen here; a push after it signals the waker.
@@ -118,39 +191,57 @@ impl LoopCore {
             return self.poll_at_once(py);
         }
         self.asleep.store(true, Ordering::SeqCst);
-        let result = self.wait_detached(py, timeout_ns);
+        let result = self.sleep(py, timeout_ns);
         self.asleep.store(false, Ordering::SeqCst);
         waker.awake();
         result
     }
 
+    #[cfg(Py_3_13)]
+    fn sleep(&self, py: Python<'_>, timeout_ns: Option<u64>) -> io::Result<Polled> {
+        self.wait_detached(py, timeout_ns)
+    }
+
+    /// The sleep of a loop that signals may end, in naps.
+    #[cfg(not(Py_3_13))]
+    fn sleep(&self, py: Python<'_>, timeout_ns: Option<u64>) -> io::Result<Polled> {
+        if self.wakeup_fd.load(Ordering::Relaxed) < 0 {
+            return self.wait_detached(py, timeout_ns);
+        }
+        let nap_ns = self.nap_ns.get(py);
+        let result = self.wait_detached(py, Some(timeout_ns.map_or(nap_ns, |ns| ns.min(nap_ns))));
+        let is_quiet =
+            !self.has_work(py) && matches!(self.with_poller(py, |p| p.has_pending()), Ok(false));
+        self.nap_ns.set(py, if is_quiet { (2 * nap_ns).min(LAST_NAP_NS) } else { FIRST_NAP_NS });
+        result
+    }
+
     /// Waits without the GIL. Any thread can still change registrations; only the events are out of reach.
-    fn wait_detached(&self, py: Python<'_>, timeout_ns: Option<u64>) -> io::Result<()> {
+    fn wait_detached(&self, py: Python<'_>, timeout_ns: Option<u64>) -> io::Result<Polled> {
         let mut wait = self.with_poller(py, Poller::begin_wait)??;
-        let halting = &self.halting;
         let (wait, result) = detached(py, move || {
             let result = wait.run(timeout_ns);
-            if halting.load(Ordering::SeqCst) {
-                stop_for_ever();
-            }
             (wait, result)
         });
-        let ended = self.with_poller(py, |poller| poller.end_wait(wait))?;
-        result.and(ended)
+        let signal_fd = self.signal_fd.load(Ordering::Relaxed);
+        let ended = self.with_poller(py, |poller| {
+            poller.end_wait(wait).map(|()| poller.has_event_of(signal_fd))
+        })?;
+        result.and(ended).map(|by_signal| if by_signal { Polled::Signal } else { Polled::Events })
     }
 
     /// Virtual time: events that are ready come first; if there are none, time jumps to the deadline.
-    fn poll_virtual(&self, py: Python<'_>, timeout_ns: u64) -> io::Result<()> {
+    fn poll_virtual(&self, py: Python<'_>, timeout_ns: u64) -> io::Result<Polled> {
         self.with_poller(py, |poller| poller.wait(Some(0)))??;
         if !self.with_poller(py, |poller| Poller::has_pending(poller))? {
             self.clock.with(py, |clock| clock.advance(timeout_ns));
         }
-        Ok(())
+        Ok(Polled::Events)
     }
 
     /// True if a timer is due. Stores the time that it has read for the rest of the tick.
     fn is_timer_due(&self, py: Python<'_>, now_ns: &mut Option<u64>) -> bool {
-        let Some(deadline) = self.timers.with(py, |timers| timers.next_deadline_ns()) else {
+        let Some(deadline) = self.timers.with(py, Timers::next_deadline_ns) else {
             return false;
         };
         deadline <= *now_ns.insert(self.now_ns(py))
@@ -165,6 +256,17 @@ impl LoopCore {
             && self.due.with(py, |due| due.is_empty())
             && matches!(self.with_poller(py, |poller| poller.has_pending()), Ok(false))
             && !self.is_timer_due(py, &mut None)
+    }
+
+    /// The next entry of this tick. There may be fewer than turns: a nested close clears the queue.
+    #[inline]
+    fn next_ready(&self, py: Python<'_>) -> Option<Ready> {
+        let has_turn = self.turns.with(py, |turns| {
+            let left = turns.checked_sub(1);
+            *turns = left.unwrap_or(0);
+            left.is_some()
+        });
+        if has_turn { self.ready.with(py, |ready| ready.pop_front()) } else { None }
     }
 
     fn tick(&self, owner: &Bound<'_, Self>, burst: &mut Burst) -> PyResult<()> {
@@ -195,13 +297,12 @@ impl LoopCore {
         if !may_skip {
             burst.began = began;
         }
-        self.turns.set(py, self.ready.with(py, |ready| ready.len()));
-        while self.turns.get(py) > 0 {
-            // There may be fewer: a nested close clears the queue.
-            let Some(ready) = self.ready.with(py, std::collections::VecDeque::pop_front) else {
-                break;
-            };
-            self.turns.set(py, self.turns.get(py) - 1);
+        let turns = self.ready.with(py, |ready| {
+            ready.begin_burst();
+            ready.len()
+        });
+        self.turns.set(py, turns);
+        while let Some(ready) = self.next_ready(py) {
             ready.run(owner).inspect_err(|_| self.keep_order(py, self.turns.get(py)))?;
         }
         self.turns.set(py, 0);
@@ -224,20 +325,16 @@ impl LoopCore {
         let events = std::iter::from_fn(next).map(|event| Ready::Event(event, tick));
         let left: Vec<_> = events.chain(self.due.take(py).into_iter().map(Ready::Timer)).collect();
         self.ready.with(py, |ready| {
-            let behind = ready.split_off(rest.min(ready.len()));
+            let rest = rest.min(ready.len());
+            let behind = ready.split_off(rest);
             ready.extend(left.into_iter().chain(behind));
         });
     }
 
     fn run_until_stopped(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
-        let py = owner.py();
         let mut burst = Burst::default();
         loop {
-            self._check_process(py)?;
-            if self.halting.load(Ordering::Relaxed) {
-                self.halted.store(true, Ordering::SeqCst);
-                detached(py, stop_for_ever);
-            }
+            self._check_process()?;
             self.tick(owner, &mut burst)?;
             if self.stopping.load(Ordering::SeqCst) {
                 return Ok(());
@@ -253,8 +350,10 @@ impl LoopCore {
     fn _run(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        guard_thread();
         this.thread.store(thread::ident(), Ordering::Relaxed);
-        let result = this.run_until_stopped(slf);
+        // After a panic too (without memory, PyO3's constructors panic) the loop no longer runs, and can be closed.
+        let result = catch_unwind(AssertUnwindSafe(|| this.run_until_stopped(slf)));
         // What was written before an exception left the loop is still sent.
         let flushed = this.flush_gathered(slf).and(this.flush_dirty(slf));
         this.thread.store(0, Ordering::Relaxed);
@@ -262,6 +361,6 @@ impl LoopCore {
         this.timers.with(py, |timers| timers.iter().for_each(|timer| timer.track(py)));
         this.due.with(py, |due| due.iter().for_each(|timer| timer.track(py)));
         this.stopping.store(false, Ordering::SeqCst);
-        result.and(flushed)
+        result.unwrap_or_else(|panic| resume_unwind(panic)).and(flushed)
     }
 }

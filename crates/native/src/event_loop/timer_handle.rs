@@ -1,16 +1,27 @@
 //! `TimerHandle`: what `call_later` and `call_at` return.
 
-use super::LoopCore;
 use super::work::Work;
-use crate::ffi::LoopCell;
+use crate::ffi::fallible;
 use crate::ffi::method::BareMethod;
-use crate::ffi::recycled::{Pool, Recycled};
+use crate::ffi::recycled::{self, Pool, Recycled};
+use crate::ffi::values::Value;
+use crate::ffi::{Link, LoopCell};
 use crate::imports;
+use oneloop_engine::Key;
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit};
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A loop, as the timers that wait in it use it. The object is the loop.
+pub struct TimerQueue {
+    /// Takes a timer out that was cancelled.
+    pub remove: fn(&Bound<'_, PyAny>, Key),
+    /// Whether it waits.
+    pub has: fn(&Bound<'_, PyAny>, Key) -> bool,
+}
 
 /// A callback waiting for its deadline. Returned by `loop.call_later()` and `loop.call_at()`; has the interface of
 /// `asyncio.TimerHandle`.
@@ -19,29 +30,28 @@ pub struct TimerHandle {
     pub work: Work,
     /// Seconds on the loop's clock.
     when_s: f64,
-    /// The loop whose heap it is in; `None` once it has left the heap.
-    owner: LoopCell<Option<Py<LoopCore>>>,
+    /// The bits of its `Key`, which its loop has once it has been pushed.
+    key: AtomicU64,
+    /// The loop that it waits in; `None` once it has run or was cancelled.
+    owner: LoopCell<Option<Link<TimerQueue>>>,
 }
 
 impl TimerHandle {
-    pub fn new(work: Work, when_s: f64, owner: Py<LoopCore>) -> Self {
-        Self { work, when_s, owner: LoopCell::new(Some(owner)) }
+    pub fn new(work: Work, when_s: f64, owner: Link<TimerQueue>) -> Self {
+        Self { work, when_s, key: AtomicU64::new(0), owner: LoopCell::new(Some(owner)) }
     }
 
-    /// Called when it has left the heap, to be run or because it was cancelled.
-    pub fn popped(&self, py: Python<'_>) {
-        if let Some(owner) = self.owner.take(py) {
-            // The loop is alive: this is never its last reference.
-            owner.drop_ref(py);
-        }
-        if self.work.is_cancelled() {
-            self.work.forget(py);
-        }
+    pub fn set_key(&self, key: Key) {
+        self.key.store(key.to_bits(), Ordering::Relaxed);
     }
 
-    #[inline]
-    pub fn run(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>) -> PyResult<()> {
-        slf.get().work.run(owner, slf.as_any())
+    fn key(&self) -> Key {
+        Key::from_bits(self.key.load(Ordering::Relaxed))
+    }
+
+    /// It does not wait any more. Its loop is alive: this is never the loop's last reference.
+    pub fn leave(&self, py: Python<'_>) {
+        drop(self.owner.take(py));
     }
 }
 
@@ -68,8 +78,8 @@ impl TimerHandle {
     }
 
     /// The time at which the callback is due, in seconds on the clock of `loop.time()`.
-    fn when(&self) -> f64 {
-        self.when_s
+    fn when(&self) -> Value<f64> {
+        Value(self.when_s)
     }
 
     /// The contextvars.Context in which the callback will run, or None once it has run.
@@ -93,13 +103,14 @@ impl TimerHandle {
     }
 
     #[getter]
-    fn _when(&self) -> f64 {
-        self.when_s
+    fn _when(&self) -> Value<f64> {
+        Value(self.when_s)
     }
 
     #[getter]
     fn _scheduled(&self, py: Python<'_>) -> bool {
-        self.owner.with(py, |owner| owner.is_some())
+        let owner = self.owner.with(py, |owner| owner.as_ref().map(|owner| owner.clone_ref(py)));
+        owner.is_some_and(|owner| (owner.calls.has)(owner.object.bind(py), self.key()))
     }
 
     #[getter]
@@ -108,7 +119,7 @@ impl TimerHandle {
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
-        pyo3::types::PyFloat::new(py, self.when_s).hash()
+        fallible::float(py, self.when_s)?.hash()
     }
 
     /// Orders by time. As in asyncio, two handles are equal if time, callback, arguments and state are equal.
@@ -140,7 +151,9 @@ impl TimerHandle {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.owner.peek(|owner| visit.call(owner)).unwrap_or(Ok(()))?;
+        let visited =
+            self.owner.peek(|owner| owner.iter().try_for_each(|owner| owner.object.visit(&visit)));
+        visited.unwrap_or(Ok(()))?;
         self.work.visit(&visit)
     }
 
@@ -149,12 +162,12 @@ impl TimerHandle {
         self.work.forget(py);
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<Value<String>> {
         let state = if self.work.is_cancelled() { " cancelled" } else { "" };
-        let when = pyo3::types::PyFloat::new(py, self.when_s).repr()?;
+        let when = fallible::float(py, self.when_s)?.repr()?;
         let what = self.work.describe(py)?;
         let space = if what.is_empty() { "" } else { " " };
-        Ok(format!("<TimerHandle{state} when={when}{space}{what}>"))
+        Ok(Value(format!("<TimerHandle{state} when={when}{space}{what}>")))
     }
 }
 
@@ -169,12 +182,12 @@ impl BareMethod for CancelTimer {
     fn call<'py>(slf: Borrowed<'_, 'py, TimerHandle>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let this = slf.get();
-        if this.work.cancel(py) {
-            this.owner.with(py, |owner| {
-                if let Some(owner) = owner {
-                    owner.get().note_cancelled_timer(py);
-                }
-            });
+        if this.work.cancel(py)
+            && let Some(owner) = this.owner.take(py)
+        {
+            (owner.calls.remove)(owner.object.bind(py), this.key());
+            // The program may keep the handle, with the context.
+            recycled::track(py, slf.as_unbound());
         }
         Ok(py.None().into_bound(py))
     }

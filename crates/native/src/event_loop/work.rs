@@ -1,12 +1,11 @@
-//! A callback, its arguments and its context, as stored in a handle and run by a tick.
+//! A callback, its arguments and its context, as stored in a handle. `running` runs them.
 
-use super::LoopCore;
-use crate::ffi::{LoopCell, Object, call, context, prefetch};
+use crate::ffi::fallible;
+use crate::ffi::{LoopCell, Object, call, prefetch};
 use crate::imports;
-use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-use pyo3::{PyTraverseError, PyVisit, intern};
+use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Arguments by count: nearly all of asyncio's own callbacks have none or one.
@@ -26,7 +25,7 @@ impl Args {
             [one] => Self::One(Object::new((*one).to_owned())),
             [one, two] => Self::Two(Object::new((*one).to_owned()), Object::new((*two).to_owned())),
             many => {
-                let many = PyTuple::new(py, many.iter().map(|v| (*v).to_owned()))?;
+                let many = fallible::tuple_of(py, many.iter().map(|v| (*v).to_owned()))?;
                 Self::Many(Object::new(many.into_any()))
             }
         })
@@ -35,8 +34,10 @@ impl Args {
     pub fn to_tuple<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         match self {
             Self::None => Ok(PyTuple::empty(py)),
-            Self::One(one) => PyTuple::new(py, [one.bind(py)]),
-            Self::Two(one, two) => PyTuple::new(py, [one.bind(py), two.bind(py)]),
+            Self::One(one) => fallible::tuple(py, [one.bind(py).clone()]),
+            Self::Two(one, two) => {
+                fallible::tuple(py, [one.bind(py).clone(), two.bind(py).clone()])
+            }
             Self::Many(many) => Ok(many.bind(py).cast::<PyTuple>()?.clone()),
         }
     }
@@ -60,7 +61,7 @@ pub struct Call {
 
 impl Call {
     #[inline]
-    fn invoke(&self, py: Python<'_>) -> PyResult<()> {
+    pub fn invoke(&self, py: Python<'_>) -> PyResult<()> {
         let callback = self.callback.bind(py);
         match &self.args {
             Args::None => call::call0(callback),
@@ -115,6 +116,28 @@ impl Work {
         self.context.with(py, |slot| slot.as_ref().map(|context| context.bind(py).clone()))
     }
 
+    /// Takes the callback and its context out, for the run. `None` if it was cancelled, or has run.
+    #[inline]
+    pub fn take(&self, py: Python<'_>) -> Option<(Call, Object)> {
+        let context = self.context.take(py);
+        match (self.slot.take(py), context) {
+            (Slot::Call(call), Some(context)) => Some((call, context)),
+            _ => None,
+        }
+    }
+
+    /// Puts back what `take` has returned: the exception handler sees the handle unchanged, and runs in its context.
+    pub fn put_back(&self, py: Python<'_>, call: Call, context: Object) {
+        self.slot.with(py, |slot| *slot = Slot::Call(call));
+        self.context.with(py, |slot| *slot = Some(context));
+    }
+
+    /// It has failed, and was reported.
+    pub fn end_failed(&self, py: Python<'_>, described: String) {
+        self.forget(py);
+        self.slot.with(py, |slot| *slot = Slot::Failed(described.into()));
+    }
+
     /// Drops everything without cancelling: it has left its queue, or its loop closes.
     pub fn forget(&self, py: Python<'_>) {
         drop(self.slot.take(py));
@@ -142,58 +165,7 @@ impl Work {
         true
     }
 
-    /// Runs the callback once, like `asyncio.Handle._run`: exceptions go to the loop's handler, KeyboardInterrupt and
-    /// SystemExit to the caller (S7).
-    #[inline]
-    pub fn run(&self, owner: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = owner.py();
-        let context = self.context.take(py);
-        let (Slot::Call(call), Some(context)) = (self.slot.take(py), context) else {
-            return Ok(());
-        };
-        match context::run(context.bind(py), || call.invoke(py)) {
-            Ok(()) => owner.get().lap(owner, call.callback.bind(py)),
-            Err(error) => {
-                let ended = owner.get().lap(owner, call.callback.bind(py));
-                // The exception handler sees the handle unchanged and runs in its context.
-                self.slot.with(py, |slot| *slot = Slot::Call(call));
-                self.context.with(py, |slot| *slot = Some(context));
-                let described = self.describe(py).unwrap_or_default();
-                let reported = self.report(owner, handle, error);
-                self.forget(py);
-                self.slot.with(py, |slot| *slot = Slot::Failed(described.into()));
-                reported.and(ended)
-            }
-        }
-    }
-
-    /// Runs the callback and keeps it, for readers and writers that run repeatedly.
-    pub fn run_again(
-        &self,
-        owner: &Bound<'_, LoopCore>,
-        handle: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let py = owner.py();
-        let (Some(call), Some(context)) = (self.call(py), self.context(py)) else { return Ok(()) };
-        let outcome = context::run(&context, || call.invoke(py));
-        let ended = owner.get().lap(owner, call.callback.bind(py));
-        outcome.or_else(|error| self.report(owner, handle, error)).and(ended)
-    }
-
-    fn report(
-        &self,
-        owner: &Bound<'_, LoopCore>,
-        handle: &Bound<'_, PyAny>,
-        error: PyErr,
-    ) -> PyResult<()> {
-        let message = match self.describe(owner.py()) {
-            Ok(text) => format!("Exception in callback {text}"),
-            Err(_) => "Exception in callback".to_owned(),
-        };
-        report(owner, &message, error, &[(intern!(owner.py(), "handle"), handle)])
-    }
-
-    fn call(&self, py: Python<'_>) -> Option<Call> {
+    pub fn call(&self, py: Python<'_>) -> Option<Call> {
         self.slot.with(py, |slot| match slot {
             Slot::Call(call) => Some(call.clone_ref(py)),
             Slot::Failed(_) | Slot::Empty => None,
@@ -238,34 +210,4 @@ impl Work {
             })
             .unwrap_or(Ok(()))
     }
-}
-
-/// Passes an exception to the loop's exception handler. Returns KeyboardInterrupt, SystemExit, and exceptions that
-/// the handler lets through (S7).
-pub fn report(
-    owner: &Bound<'_, LoopCore>,
-    message: &str,
-    error: PyErr,
-    extra: &[(&Bound<'_, pyo3::types::PyString>, &Bound<'_, PyAny>)],
-) -> PyResult<()> {
-    let py = owner.py();
-    if error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py) {
-        return Err(error);
-    }
-    let details = PyDict::new(py);
-    details.set_item(intern!(py, "message"), message)?;
-    details.set_item(intern!(py, "exception"), error.into_value(py))?;
-    for (name, value) in extra {
-        details.set_item(name, value)?;
-    }
-    owner.call_method1(intern!(py, "call_exception_handler"), (details,)).map(drop)
-}
-
-/// Reports the failure of a native callback that has no caller to raise it to; the loop continues (S7).
-pub fn report_native(
-    owner: &Bound<'_, LoopCore>,
-    object: &Bound<'_, PyAny>,
-    error: PyErr,
-) -> PyResult<()> {
-    report(owner, "Exception in native callback", error, &[(intern!(owner.py(), "source"), object)])
 }

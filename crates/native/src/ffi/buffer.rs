@@ -1,5 +1,6 @@
 //! The buffer protocol: contiguous views of bytes-like objects, for reading and writing.
 
+use super::fallible;
 use oneloop_engine::files::Segment;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -112,7 +113,7 @@ pub fn to_bytes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>
         return Ok(bytes.clone());
     }
     let view = View::of(object)?;
-    Ok(PyBytes::new(object.py(), view.as_slice(object.py())))
+    fallible::bytes(object.py(), view.as_slice(object.py()))
 }
 
 /// Runs `f` on the bytes of a bytes-like object, without a view if the type is exactly `bytes`. `f` must not run

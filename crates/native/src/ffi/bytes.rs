@@ -1,5 +1,7 @@
 //! Bytes objects that are filled in place.
 
+use super::Object;
+use super::fallible;
 use oneloop_engine::files::Segment;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -116,8 +118,8 @@ pub fn received<'py>(
     py: Python<'py>,
     source: &[MaybeUninit<u8>],
     len: usize,
-) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, written(source, len))
+) -> PyResult<Bound<'py, PyBytes>> {
+    fallible::bytes(py, written(source, len))
 }
 
 /// The first `len` bytes of `source`, which the engine's receive or a TLS session has just written.
@@ -138,7 +140,7 @@ pub fn written_mut(source: &mut [MaybeUninit<u8>], len: usize) -> &mut [u8] {
 /// A bytes object with the concatenated parts.
 pub fn joined<'py>(py: Python<'py>, parts: &[IoSlice<'_>]) -> PyResult<Bound<'py, PyBytes>> {
     if let [part] = parts {
-        return Ok(PyBytes::new(py, part));
+        return fallible::bytes(py, part);
     }
     let len = parts.iter().map(|part| part.len()).sum();
     let mut room = BytesRoom::new(py, len)?;
@@ -150,4 +152,21 @@ pub fn joined<'py>(py: Python<'py>, parts: &[IoSlice<'_>]) -> PyResult<Bound<'py
     }
     // SAFETY: the parts have `len` bytes in total, and each was written to its place.
     unsafe { room.finish(py, len) }
+}
+
+/// A bytes object whose bytes are read where no token is at hand, as in the callbacks of a library.
+pub struct SharedBytes(Object<PyBytes>);
+
+impl SharedBytes {
+    pub fn new(bytes: &Bound<'_, PyBytes>) -> Self {
+        Self(Object::new(bytes.clone()))
+    }
+}
+
+impl AsRef<[u8]> for SharedBytes {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: like an `Object`, one is used only by methods of Python objects, which run attached.
+        let py = unsafe { Python::assume_attached() };
+        self.0.bind(py).as_bytes()
+    }
 }

@@ -3,12 +3,15 @@
 //! PyO3's own methods collect `*args` into a tuple. The four `call_*` methods run once for every callback of a
 //! program, so they take the caller's argument array as it is (METH_FASTCALL | METH_KEYWORDS).
 
+use super::fallible;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+type OneOrTwo<'a, 'py> = (Borrowed<'a, 'py, PyAny>, Option<Borrowed<'a, 'py, PyAny>>);
 
 /// The arguments of one call, borrowed from the caller's array.
 pub struct Arguments<'a, 'py> {
@@ -38,7 +41,7 @@ impl<'a, 'py> Arguments<'a, 'py> {
         let py = callable.py();
         let args = match self.positional {
             [] => PyTuple::empty(py),
-            given => PyTuple::new(py, given.iter().map(|value| (*value).to_owned()))?,
+            given => fallible::tuple_of(py, given.iter().map(|value| (*value).to_owned()))?,
         };
         if self.keywords.is_empty() {
             return callable.call(args, Some(only_loop));
@@ -57,8 +60,8 @@ impl<'a, 'py> Arguments<'a, 'py> {
     /// `callable(*positional, **keywords)`: the original call.
     pub fn call(&self, callable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = callable.py();
-        let args = PyTuple::new(py, self.positional.iter().map(|value| (*value).to_owned()))?;
-        let keywords = PyDict::new(py);
+        let args = fallible::tuple_of(py, self.positional.iter().map(|value| (*value).to_owned()))?;
+        let keywords = fallible::dict(py)?;
         for (name, value) in self.names.iter().flat_map(|n| n.iter()).zip(self.keywords) {
             keywords.set_item(name, *value)?;
         }
@@ -72,11 +75,9 @@ impl<'a, 'py> Arguments<'a, 'py> {
         slf: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let positional = self.positional.iter().map(|value| (*value).to_owned());
-        let args = PyTuple::new(
-            function.py(),
-            std::iter::once(slf.clone()).chain(positional).collect::<Vec<_>>(),
-        )?;
-        let keywords = PyDict::new(function.py());
+        let all: Vec<_> = std::iter::once(slf.clone()).chain(positional).collect();
+        let args = fallible::tuple_of(function.py(), all.into_iter())?;
+        let keywords = fallible::dict(function.py())?;
         for (name, value) in self.names.iter().flat_map(|n| n.iter()).zip(self.keywords) {
             keywords.set_item(name, *value)?;
         }
@@ -100,6 +101,52 @@ impl<'a, 'py> Arguments<'a, 'py> {
             _ => Err(PyTypeError::new_err(format!(
                 "{function}() takes exactly one argument: {name}"
             ))),
+        }
+    }
+
+    /// The arguments `(first, second=None)` of a function, by position or by name; TypeError otherwise.
+    #[inline]
+    pub fn one_or_two(
+        &self,
+        function: &str,
+        names: [&Bound<'py, PyString>; 2],
+    ) -> PyResult<OneOrTwo<'a, 'py>> {
+        match (self.positional, self.keywords) {
+            ([first], []) => Ok((*first, None)),
+            ([first, second], []) => Ok((*first, Some(*second))),
+            _ => self.one_or_two_by_name(function, names),
+        }
+    }
+
+    #[cold]
+    fn one_or_two_by_name(
+        &self,
+        function: &str,
+        names: [&Bound<'py, PyString>; 2],
+    ) -> PyResult<OneOrTwo<'a, 'py>> {
+        let wrong = |text: String| Err(PyTypeError::new_err(format!("{function}() {text}")));
+        let given = self.positional.len();
+        if given > names.len() {
+            return wrong(format!("takes at most {} arguments ({given} given)", names.len()));
+        }
+        let mut values = [None, None];
+        for (place, value) in values.iter_mut().zip(self.positional) {
+            *place = Some(*value);
+        }
+        for (name, value) in self.names.iter().flat_map(|n| n.iter()).zip(self.keywords) {
+            let [first, second] = names;
+            let place = match (name.eq(first)?, name.eq(second)?) {
+                (true, _) => &mut values[0],
+                (_, true) => &mut values[1],
+                _ => return wrong(format!("got an unexpected keyword argument '{name}'")),
+            };
+            if place.replace(*value).is_some() {
+                return wrong(format!("got multiple values for argument '{name}'"));
+            }
+        }
+        match values {
+            [Some(first), second] => Ok((first, second)),
+            [None, _] => wrong(format!("missing required argument: '{}'", names[0])),
         }
     }
 
@@ -266,5 +313,5 @@ fn add_function(
     let descriptor = unsafe { ffi::PyDescr_NewMethod(class.as_ptr().cast(), definition) };
     // SAFETY: a new reference, or null with an exception set.
     let descriptor = unsafe { Bound::from_owned_ptr_or_err(class.py(), descriptor) }?;
-    class.setattr(PyString::new(class.py(), &name.to_string_lossy()), descriptor)
+    class.setattr(fallible::text(class.py(), &name.to_string_lossy())?, descriptor)
 }

@@ -29,25 +29,31 @@ fn read_field(socket: &Bound<'_, PyAny>) -> RawFd {
 
 /// Called when the module is loaded.
 pub fn check_layout(py: Python<'_>) -> PyResult<()> {
-    let socket = py.import("socket")?.getattr("socket")?.call0()?;
-    let open: RawFd = socket.call_method0("fileno")?.extract()?;
+    let socket = py.import("socket")?.getattr(intern!(py, "socket"))?.call0()?;
+    let open: RawFd = socket.call_method0(intern!(py, "fileno"))?.extract()?;
     let matches_open = read_field(&socket) == open;
-    socket.call_method0("close")?;
-    let class = py.import("_socket")?.getattr("socket")?.cast_into::<PyType>()?;
+    socket.call_method0(intern!(py, "close"))?;
+    let class = py.import("_socket")?.getattr(intern!(py, "socket"))?.cast_into::<PyType>()?;
     SOCKET_TYPE.store(class.into_ptr().cast(), Ordering::Relaxed);
     LAYOUT_HOLDS.store(matches_open && read_field(&socket) == -1, Ordering::Relaxed);
     Ok(())
 }
 
-/// The socket's descriptor, -1 once it is closed or detached. Works for any object with a `fileno()`.
+/// The socket's descriptor, -1 once it is closed or detached; `None` if that takes a call. Runs no Python code.
+#[inline]
+pub fn known_fileno(socket: &Bound<'_, PyAny>) -> Option<RawFd> {
+    let class = SOCKET_TYPE.load(Ordering::Relaxed);
+    let is_known = LAYOUT_HOLDS.load(Ordering::Relaxed)
+        // SAFETY: both are alive; the flag is false until `check_layout` has stored the type.
+        && unsafe { ffi::PyObject_TypeCheck(socket.as_ptr(), class) } != 0;
+    is_known.then(|| read_field(socket))
+}
+
+/// Like `known_fileno`, for any object with a `fileno()`.
 #[inline]
 pub fn fileno(socket: &Bound<'_, PyAny>) -> PyResult<RawFd> {
-    let class = SOCKET_TYPE.load(Ordering::Relaxed);
-    if LAYOUT_HOLDS.load(Ordering::Relaxed)
-        // SAFETY: both are alive; the flag is false until `check_layout` has stored the type.
-        && unsafe { ffi::PyObject_TypeCheck(socket.as_ptr(), class) } != 0
-    {
-        return Ok(read_field(socket));
+    match known_fileno(socket) {
+        Some(fd) => Ok(fd),
+        None => socket.call_method0(intern!(socket.py(), "fileno"))?.extract(),
     }
-    socket.call_method0(intern!(socket.py(), "fileno"))?.extract()
 }

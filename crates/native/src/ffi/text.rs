@@ -4,6 +4,7 @@
 
 use super::Object;
 use super::bytes::BytesRoom;
+use super::fallible;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -141,7 +142,7 @@ impl Chunk {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (start, end) = (start.min(self.len), end.min(self.len));
         let part = match self.kind {
-            Kind::Bytes => return Ok(PyBytes::new(py, &self.bytes()[start..end]).into_any()),
+            Kind::Bytes => return Ok(fallible::bytes(py, &self.bytes()[start..end])?.into_any()),
             Kind::Encoded => ascii_text(&self.bytes()[start..end]),
             Kind::Ascii | Kind::Text => {
                 let (start, end) = (start.cast_signed(), end.cast_signed());

@@ -2,6 +2,7 @@
 
 use super::bytes::BytesRoom;
 use super::detach::detached;
+use super::fallible;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::string::PyStringData;
@@ -134,7 +135,10 @@ pub fn decode_utf8<'py>(
     }
     let ends = [(has.line_feed, "\n"), (has.carriage_return, "\r"), (has.both, "\r\n")];
     let ends = ends.into_iter().filter(|(is_there, _)| *is_there);
-    let ends = PyList::new(py, ends.map(|(_, end)| PyBytes::new(py, end.as_bytes())))?;
+    let ends: Vec<_> = ends
+        .map(|(_, end)| fallible::bytes(py, end.as_bytes()).map(Bound::into_any))
+        .collect::<PyResult<_>>()?;
+    let ends = fallible::list_of(py, ends.into_iter())?;
     // SAFETY: PyUnicode_New makes exactly str.
     Ok(Some((unsafe { made.cast_into_unchecked() }, ends)))
 }

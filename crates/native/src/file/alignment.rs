@@ -2,6 +2,7 @@
 
 use crate::errors;
 use crate::ffi::detach::detached;
+use crate::ffi::values::Value;
 use oneloop_engine::sys::statx;
 use pyo3::prelude::*;
 use std::os::fd::RawFd;
@@ -10,9 +11,10 @@ use std::os::fd::RawFd;
 /// May be called from any thread.
 #[pyfunction]
 #[pyo3(signature = (fd, /))]
-pub fn direct_alignment(py: Python<'_>, fd: RawFd) -> PyResult<Option<(u32, u32)>> {
+pub fn direct_alignment(py: Python<'_>, fd: RawFd) -> PyResult<Value<Option<(u32, u32)>>> {
     match detached(py, || statx::direct_alignment(fd)) {
-        Ok(told) => Ok(told.map(|told| (told.memory_bytes, told.offset_bytes))),
+        Ok(found) => Ok(found.map(|found| (found.memory_bytes, found.offset_bytes))),
         Err(e) => Err(errors::os_error("statx", &e)),
     }
+    .map(Value)
 }

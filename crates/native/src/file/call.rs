@@ -2,12 +2,17 @@
 
 use super::Files;
 use super::exit::Running;
-use super::operations::Way;
-use super::pending::{Answer, Want};
-use oneloop_engine::files::Lane;
-use pyo3::exceptions::PyRuntimeError;
+use super::operations::Strategy;
+use super::pending::{Conversion, ReturnValue};
+use crate::ffi::thread_state::{self, NoState};
+use crate::imports;
+use oneloop_engine::files::mount::Place;
+use oneloop_engine::files::{AT_FDCWD, Engines, Lane, cached};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,19 +23,57 @@ struct Callable {
 }
 
 impl Callable {
+    fn new<'py>(
+        function: Bound<'py, PyAny>,
+        args: Bound<'py, PyTuple>,
+        kwargs: Option<Bound<'py, PyDict>>,
+    ) -> Self {
+        let kwargs = kwargs.map(Bound::unbind);
+        Self { function: function.unbind(), args: args.unbind(), kwargs }
+    }
+
     /// Runs on a pool thread, which takes the GIL for it.
-    fn run(self, answer: &Answer) {
-        let attached = Python::try_attach(|py| {
+    fn run(self, returned: &ReturnValue) {
+        let attached = thread_state::attached(|py| {
             let kwargs = self.kwargs.as_ref().map(|kwargs| kwargs.bind(py));
             let result = self.function.bind(py).call(self.args.bind(py), kwargs);
             let result = result.map(Bound::unbind);
-            *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            *returned.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             // Dropped here, while the GIL is held.
             drop(self);
         });
-        // The interpreter is shutting down: nobody waits for an answer any more.
-        let _gone = attached.is_none();
+        if let Err(NoState) = attached {
+            let error = PyMemoryError::new_err(());
+            *returned.lock().unwrap_or_else(PoisonError::into_inner) = Some(Err(error));
+        }
     }
+}
+
+/// The longest path that the kernel takes, in bytes: path_resolution(7).
+const PATH_MAX: usize = 4096;
+
+/// The place that a call probably works on: that of the paths among its arguments, or of the path whose method it is.
+/// It only selects the threads, so a wrong guess does no harm.
+fn place_of(function: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> Place {
+    let py = function.py();
+    let place = |object: Bound<'_, PyAny>| -> PyResult<Place> {
+        let is_path = object.is_instance_of::<PyString>()
+            || object.is_instance_of::<PyBytes>()
+            || object.hasattr(intern!(py, "__fspath__"))?;
+        // What is longer is content: it must not be copied on the loop's thread.
+        let is_content = object.len().is_ok_and(|len| len > PATH_MAX);
+        if !is_path || is_content {
+            return Ok(Place::Unknown);
+        }
+        let bytes = imports::fsencode(py)?.call1((object,))?;
+        let path = CString::new(bytes.cast::<PyBytes>()?.as_bytes())?;
+        Ok(cached::place_of(AT_FDCWD, &path))
+    };
+    let owner = function.getattr(intern!(py, "__self__")).ok();
+    // The function reports what is wrong with an argument.
+    Place::first_remote(
+        args.iter().chain(owner).map(|object| place(object).unwrap_or(Place::Unknown)),
+    )
 }
 
 #[pymethods]
@@ -44,7 +87,13 @@ impl Files {
         args: Bound<'py, PyTuple>,
         kwargs: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        Self::call_in(slf, Lane::Far, function, args, kwargs)
+        // Looking at the paths costs three system calls each.
+        let is_spare = slf
+            .get()
+            .engines
+            .with(slf.py(), |engines| engines.as_ref().is_none_or(Engines::has_spare_thread));
+        let place = if is_spare { Place::Unknown } else { place_of(&function, &args) };
+        Self::call_in(slf, Lane::Remote(place), Callable::new(function, args, kwargs))
     }
 
     /// Like `call`, for functions with many steps, on threads that no short work waits for.
@@ -55,7 +104,32 @@ impl Files {
         args: Bound<'py, PyTuple>,
         kwargs: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        Self::call_in(slf, Lane::Long, function, args, kwargs)
+        let lane = Lane::Long(place_of(&function, &args));
+        Self::call_in(slf, lane, Callable::new(function, args, kwargs))
+    }
+
+    /// Like `call_long`, for copies of files and trees.
+    #[pyo3(signature = (function, /, *args, **kwargs))]
+    fn call_copy<'py>(
+        slf: &Bound<'py, Self>,
+        function: Bound<'py, PyAny>,
+        args: Bound<'py, PyTuple>,
+        kwargs: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let lane = Lane::Copy(place_of(&function, &args));
+        Self::call_in(slf, lane, Callable::new(function, args, kwargs))
+    }
+
+    /// Like `call_long`, for removals of trees.
+    #[pyo3(signature = (function, /, *args, **kwargs))]
+    fn call_removal<'py>(
+        slf: &Bound<'py, Self>,
+        function: Bound<'py, PyAny>,
+        args: Bound<'py, PyTuple>,
+        kwargs: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let lane = Lane::Remove(place_of(&function, &args));
+        Self::call_in(slf, lane, Callable::new(function, args, kwargs))
     }
 }
 
@@ -63,17 +137,10 @@ impl Files {
     fn call_in<'py>(
         slf: &Bound<'py, Self>,
         lane: Lane,
-        function: Bound<'py, PyAny>,
-        args: Bound<'py, PyTuple>,
-        kwargs: Option<Bound<'py, PyDict>>,
+        callable: Callable,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let callable = Callable {
-            function: function.unbind(),
-            args: args.unbind(),
-            kwargs: kwargs.map(Bound::unbind),
-        };
-        let answer: Answer = Arc::new(Mutex::new(None));
-        let theirs = Arc::clone(&answer);
+        let returned: ReturnValue = Arc::new(Mutex::new(None));
+        let theirs = Arc::clone(&returned);
         let running = Running::begin();
         let work = move || {
             let _running = running;
@@ -85,6 +152,10 @@ impl Files {
             }
             Ok(0)
         };
-        Self::begin_cancellable(slf, Way::Call(Box::new(work), lane), Want::Answer(answer))
+        Self::begin_cancellable(
+            slf,
+            Strategy::Call(Box::new(work), lane),
+            Conversion::ReturnValue(returned),
+        )
     }
 }

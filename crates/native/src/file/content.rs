@@ -3,21 +3,24 @@
 //! A read at an offset is first tried in the page cache; an engine does the rest.
 
 use super::Files;
+use super::cancel::Abandoned;
 use super::deferred::Work;
 use super::descriptors::Closing;
-use super::operations::{LONG, Way};
-use super::pending::Want;
+use super::operations::{LONG, Strategy};
+use super::pending::Conversion;
 use crate::errors;
 use crate::ffi::buffer::View;
-use crate::ffi::bytes::BytesRoom;
+use crate::ffi::bytes::{BytesRoom, as_uninit};
+use crate::ffi::values::ToPython;
 use oneloop_engine::files::cached::{self, AtOnce, LONGEST};
-use oneloop_engine::files::{Lane, Request, Segment, Transfer};
+use oneloop_engine::files::{Lane, Request, Segment, Transfer, blocking};
 use oneloop_engine::sys::{file, memory};
-use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMemoryView};
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 /// malloc maps blocks of this size and above, unless it was tuned to keep them.
 const MAPPED: usize = 128 << 10;
@@ -29,19 +32,47 @@ impl Files {
         if is_file { transfer.of_file() } else { transfer }
     }
 
+    /// A long read of a file opened with O_DIRECT, by a thread: `bytes` are not aligned, so all of it has to be copied.
+    fn read_direct<'py>(
+        slf: &Bound<'py, Self>,
+        fd: RawFd,
+        size: usize,
+        offset: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        let mut room = BytesRoom::new(py, size)?;
+        let segment = room.segment(py);
+        let lane = match this.descriptors.with(py, |descriptors| descriptors.lane(fd)) {
+            Lane::Local => Lane::Bulk,
+            lane => lane,
+        };
+        let abandoned = Abandoned::default();
+        let theirs = Arc::clone(&abandoned);
+        let work = move || blocking::read_direct(fd, offset, segment, &theirs);
+        // The number must not be released meanwhile.
+        this.descriptors.with(py, |descriptors| descriptors.begin(fd));
+        let (strategy, conversion) =
+            (Strategy::Call(Box::new(work), lane), Conversion::BytesOfThread(room, fd));
+        let started = Self::begin_abandonable(slf, strategy, conversion, abandoned);
+        if started.is_err() {
+            Self::has_ended(slf, fd)?;
+        }
+        started
+    }
+
     fn begin_transfer<'py>(
         slf: &Bound<'py, Self>,
         request: Request,
-        want: Want,
+        conversion: Conversion,
     ) -> PyResult<Bound<'py, PyAny>> {
         // A transfer that may take long can be cancelled, as long as it has not started.
-        let is_near = request.fd().is_some_and(|fd| {
-            slf.get().descriptors.with(slf.py(), |descriptors| descriptors.lane(fd) == Lane::Near)
+        let is_local = request.fd().is_some_and(|fd| {
+            slf.get().descriptors.with(slf.py(), |descriptors| descriptors.lane(fd) == Lane::Local)
         });
-        if request.may_wait_for_ever() || !is_near || request.bytes() > LONG {
-            return Self::begin_cancellable(slf, Way::Engine(request), want);
+        if request.may_wait_for_ever() || !is_local || request.bytes() > LONG {
+            return Self::begin_cancellable(slf, Strategy::Engine(request), conversion);
         }
-        Self::begin(slf, Way::Engine(request), want)
+        Self::begin(slf, Strategy::Engine(request), conversion)
     }
 }
 
@@ -55,6 +86,20 @@ fn views(
         return Err(PyValueError::new_err("too many buffers: at most 1024 are allowed (IOV_MAX)"));
     }
     Ok(views)
+}
+
+/// Whether nobody can change the bytes: `bytes`, or a view of them.
+pub(super) fn is_immutable(buffer: &Bound<'_, PyAny>) -> bool {
+    if buffer.is_exact_instance_of::<PyBytes>() {
+        return true;
+    }
+    let is_of_bytes = || -> PyResult<bool> {
+        let view = buffer.cast::<PyMemoryView>()?;
+        let exporter = view.getattr(intern!(buffer.py(), "obj"))?;
+        Ok(exporter.is_exact_instance_of::<PyBytes>())
+    };
+    // Whatever it is instead, it may be mutable.
+    is_of_bytes().unwrap_or(false)
 }
 
 fn segments(views: &[View]) -> Vec<Segment> {
@@ -73,12 +118,15 @@ impl Files {
         direct: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        if direct && size > LONG {
+            return Self::read_direct(slf, fd, size, offset);
+        }
         if direct {
             let aligned = slf.get().scratch.with(py, |scratch| scratch.take(size));
             let mut aligned = aligned.ok_or_else(|| PyMemoryError::new_err(()))?;
             let segment = aligned.segment(size);
             let request = Request::Read(Transfer::new(fd, offset, true, &[segment]));
-            return Self::begin_transfer(slf, request, Want::Aligned(aligned));
+            return Self::begin_transfer(slf, request, Conversion::Aligned(aligned));
         }
         let is_tried = offset >= 0 && size <= LONGEST;
         if is_tried && !slf.get().may_work(py) {
@@ -97,7 +145,27 @@ impl Files {
         }
         let segment = room.segment(py);
         let transfer = slf.get().transfer(py, Transfer::new(fd, offset, false, &[segment]));
-        Self::begin_transfer(slf, Request::Read(transfer), Want::Bytes(room))
+        Self::begin_transfer(slf, Request::Read(transfer), Conversion::Bytes(room, 0))
+    }
+
+    /// Like `read`, but the result begins with `head`: the file's content before `offset`, which was read ahead. So one
+    /// buffer is enough for both.
+    #[pyo3(signature = (fd, head, size, offset, /))]
+    fn read_after<'py>(
+        slf: &Bound<'py, Self>,
+        fd: RawFd,
+        head: &Bound<'py, PyBytes>,
+        size: usize,
+        offset: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let before = head.as_bytes().len();
+        memory::keep_large_blocks();
+        let mut room = BytesRoom::new(py, size.saturating_add(before))?;
+        room.as_mut_slice(py)[..before].copy_from_slice(as_uninit(head.as_bytes()));
+        let segment = room.segment(py).skip(before);
+        let transfer = slf.get().transfer(py, Transfer::new(fd, offset, false, &[segment]));
+        Self::begin_transfer(slf, Request::Read(transfer), Conversion::Bytes(room, before))
     }
 
     /// Read into writable buffers; returns the number of bytes.
@@ -119,14 +187,14 @@ impl Files {
             && slf.get().may_work(py)
         {
             match cached::read(fd, view.as_mut_slice(py), offset) {
-                Ok(AtOnce::Done(n)) => return n.into_bound_py_any(py),
+                Ok(AtOnce::Done(n)) => return n.to_python(py),
                 Ok(_) => {}
                 Err(e) => return Err(errors::file_error(&e)),
             }
         }
         let transfer = Transfer::new(fd, offset, direct, &segments(&views));
         let request = Request::Read(slf.get().transfer(py, transfer));
-        Self::begin_transfer(slf, request, Want::Count(views))
+        Self::begin_borrowing(slf, Strategy::Engine(request), Conversion::Count(views), None)
     }
 
     /// Write bytes-like objects; returns the number of bytes, which may be less than all.
@@ -147,12 +215,17 @@ impl Files {
             && this.may_work(py);
         if may_try {
             match cached::write(&transfer).map_err(|e| errors::file_error(&e))? {
-                AtOnce::Done(n) => return n.into_bound_py_any(py),
+                AtOnce::Done(n) => return n.to_python(py),
                 AtOnce::Unknown => this.descriptors.with(py, |descriptors| descriptors.is_mute(fd)),
-                AtOnce::WouldBlock | AtOnce::Alone => {}
+                AtOnce::WouldBlock | AtOnce::Short | AtOnce::Unbounded => {}
             }
         }
-        Self::begin_transfer(slf, Request::Write(transfer), Want::Count(views))
+        let conversion = Conversion::Count(views);
+        let is_owned = buffers.try_iter()?.all(|buffer| buffer.is_ok_and(|b| is_immutable(&b)));
+        if is_owned {
+            return Self::begin_transfer(slf, Request::Write(transfer), conversion);
+        }
+        Self::begin_borrowing(slf, Strategy::Engine(Request::Write(transfer)), conversion, None)
     }
 
     #[pyo3(signature = (fd, datasync, /))]
@@ -161,12 +234,12 @@ impl Files {
         fd: RawFd,
         datasync: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        Self::begin(slf, Way::Engine(Request::Sync { fd, datasync }), Want::Nothing)
+        Self::begin(slf, Strategy::Engine(Request::Sync { fd, datasync }), Conversion::Nothing)
     }
 
     #[pyo3(signature = (fd, size, /))]
     fn ftruncate<'py>(slf: &Bound<'py, Self>, fd: RawFd, size: i64) -> PyResult<Bound<'py, PyAny>> {
-        Self::begin(slf, Way::Engine(Request::Truncate { fd, len: size }), Want::Nothing)
+        Self::begin(slf, Strategy::Engine(Request::Truncate { fd, len: size }), Conversion::Nothing)
     }
 
     #[pyo3(signature = (fd, mode, offset, size, /))]
@@ -178,7 +251,7 @@ impl Files {
         size: i64,
     ) -> PyResult<Bound<'py, PyAny>> {
         let request = Request::Allocate { fd, mode, offset, len: size };
-        Self::begin(slf, Way::Engine(request), Want::Nothing)
+        Self::begin(slf, Strategy::Engine(request), Conversion::Nothing)
     }
 
     /// Close when all running operations on the descriptor have ended. `clean`: nothing was written, so the close
@@ -201,12 +274,14 @@ impl Files {
         }
         match Self::close_now(slf, fd, clean).map_err(|e| errors::file_error(&e))? {
             None => Ok(py.None().into_bound(py)),
-            Some((way, want)) => Self::begin(slf, way, want).map_err(|error| {
-                // No thread could be started. Close anyway, and report the error, because this close may have
-                // blocked.
-                let closed = file::close(fd);
-                closed.map_or_else(|e| errors::file_error(&e), |()| error)
-            }),
+            Some((strategy, conversion)) => {
+                Self::begin(slf, strategy, conversion).map_err(|error| {
+                    // No thread could be started. Close anyway, and report the error, because this close may have
+                    // blocked.
+                    let closed = file::close(fd);
+                    closed.map_or_else(|e| errors::file_error(&e), |()| error)
+                })
+            }
         }
     }
 }

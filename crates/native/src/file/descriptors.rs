@@ -4,11 +4,16 @@
 //! A number must not be released while a thread or an unsent entry still uses it: the kernel could reuse it for
 //! another file.
 
-use oneloop_engine::files::Lane;
-use oneloop_engine::sys::statx::Status;
+use oneloop_engine::files::mount::Place;
+use oneloop_engine::files::{Lane, cached};
+use oneloop_engine::sys::statx::{Mount, Status};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+/// A file grows by a few MiB in this time, if its data is copied to the kernel as fast as possible.
+const JUST_NOW: Duration = Duration::from_millis(1);
 
 /// A waiting close.
 pub struct Closing {
@@ -23,10 +28,13 @@ pub struct Closing {
 struct Known {
     under_way: u32,
     /// Its filesystem answers without blocking.
-    is_near: bool,
+    is_local: bool,
     is_file: bool,
     /// Its filesystem cannot tell whether a write would block.
     is_mute: bool,
+    mount: Option<Mount>,
+    /// When it was a small file.
+    small_at: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -50,11 +58,18 @@ impl Descriptors {
     }
 
     /// Stores the result of a status check.
-    pub fn learn(&mut self, fd: RawFd, status: &Status, is_near: bool) {
+    pub fn learn(&mut self, fd: RawFd, status: &Status, is_local: bool) {
         if let Some(known) = self.at(fd) {
             let is_file = status.has_offsets();
-            *known = Known { is_near, is_file, is_mute: false, ..*known };
+            let small_at = cached::is_small(status).then(Instant::now);
+            let mount = Some(status.mount);
+            *known = Known { is_local, is_file, is_mute: false, mount, small_at, ..*known };
         }
+    }
+
+    /// It was a small file just now. Nobody makes it one that takes long to close in such a short time.
+    pub fn is_still_small(&self, fd: RawFd) -> bool {
+        self.get(fd).small_at.is_some_and(|at| at.elapsed() < JUST_NOW)
     }
 
     /// It has an end, so that no operation waits forever.
@@ -65,7 +80,7 @@ impl Descriptors {
     /// Whether a non-blocking write may be tried.
     pub fn may_write_at_once(&self, fd: RawFd) -> bool {
         let known = self.get(fd);
-        known.is_near && known.is_file && !known.is_mute
+        known.is_local && known.is_file && !known.is_mute
     }
 
     /// Records that its filesystem cannot tell whether a write would block.
@@ -77,7 +92,12 @@ impl Descriptors {
 
     /// The threads that work on it.
     pub fn lane(&self, fd: RawFd) -> Lane {
-        if self.get(fd).is_near { Lane::Near } else { Lane::Far }
+        let known = self.get(fd);
+        if known.is_local {
+            Lane::Local
+        } else {
+            Lane::Remote(known.mount.map_or(Place::Unknown, Place::Mount))
+        }
     }
 
     pub fn begin(&mut self, fd: RawFd) {

@@ -4,22 +4,19 @@
 //! if that does not block. Otherwise it runs the file's own (slow) coroutine. Both have the same effects.
 
 use super::Files;
+use super::attempt::{Act, Attempt, Then};
 use super::deferred::Work;
 use super::handle::{FileHandle, Open, Sending};
-use super::operation::{Act, Attempt, Operation, Then};
 use super::read_ahead::ReadAhead;
 use crate::errors;
 use crate::ffi::bytes::BytesRoom;
-use crate::ffi::method::{self, Arguments, FastMethod};
-use crate::ffi::{LoopCell, Object, recycled, text};
+use crate::ffi::values::ToPython;
+use crate::ffi::{LoopCell, Object, text};
 use oneloop_engine::files::cached::{self, AtOnce, LONGEST};
 use oneloop_engine::sys::file;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple};
-use pyo3::{IntoPyObjectExt, PyTraverseError, PyVisit};
-use std::ffi::CStr;
-use std::sync::OnceLock;
+use pyo3::types::{PyBool, PyBytes, PyString, PyTuple};
+use pyo3::{PyTraverseError, PyVisit, intern};
 
 /// The data that `write` accepts without its slow half.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,9 +42,32 @@ enum Reads {
 
 struct Parts {
     handle: Py<FileHandle>,
-    ahead: Py<ReadAhead>,
+    /// The text read ahead. `None`: the bytes of the handle.
+    text: Option<Py<ReadAhead>>,
     writes: Writes,
     reads: Reads,
+}
+
+impl Parts {
+    /// What was read ahead; `None` as long as nothing was.
+    #[inline]
+    fn ahead(&self) -> Option<&ReadAhead> {
+        self.text.as_ref().map_or_else(|| self.handle.get().ahead(), |text| Some(text.get()))
+    }
+
+    fn is_nothing_ahead(&self, py: Python<'_>) -> bool {
+        self.ahead().is_none_or(|ahead| ahead.is_empty(py))
+    }
+
+    fn forget_ahead(&self, py: Python<'_>) {
+        if let Some(ahead) = self.ahead() {
+            ahead.forget(py);
+        }
+    }
+
+    fn line<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.ahead().map_or(Ok(None), |ahead| ahead.line(py, -1))
+    }
 }
 
 /// Longer text is decoded on a thread.
@@ -57,7 +77,7 @@ const SHORT_TEXT: usize = 4096;
 
 #[pyclass(subclass, frozen, weakref, module = "oneloop._native")]
 pub struct FastFile {
-    parts: OnceLock<Parts>,
+    parts: Parts,
     /// Whether text that was read without a decoder, which would have recorded it, had a line feed.
     has_seen_line_feed: LoopCell<bool>,
 }
@@ -66,8 +86,7 @@ impl FastFile {
     /// The next line, if it is available. `credit`: the number of lines until the clock is read again.
     #[inline]
     pub(super) fn next_line(&self, py: Python<'_>, credit: &mut u32) -> PyResult<Option<Object>> {
-        let Some(parts) = self.parts.get() else { return Ok(None) };
-        let handle = parts.handle.get();
+        let handle = self.parts.handle.get();
         if *credit == 0 {
             if !handle.may_work(py) {
                 return Ok(None);
@@ -76,14 +95,14 @@ impl FastFile {
         }
         *credit -= 1;
         match handle.peek(py) {
-            Some(_) => Ok(parts.ahead.get().line(py, -1)?.map(Object::new)),
+            Some(_) => Ok(self.parts.line(py)?.map(Object::new)),
             None => Ok(None),
         }
     }
 
     /// Does the operation if that needs no waiting, or starts it.
     pub(super) fn attempt(&self, py: Python<'_>, act: &Act) -> PyResult<Attempt> {
-        let Some(parts) = self.parts.get() else { return Ok(Attempt::Slow) };
+        let parts = &self.parts;
         let handle = parts.handle.get();
         let Some(open) = handle.peek(py) else { return Ok(Attempt::Slow) };
         if !handle.may_work(py) {
@@ -106,12 +125,13 @@ impl FastFile {
             Act::Flush if open.pending == 0 => Some(py.None().into_bound(py)),
             Act::Flush => return send(py, parts, py.None().into_bound(py)),
             Act::Close if open.pending == 0 => return close(py, parts),
+            Act::Close => return write_and_close(py, parts),
             _ if !open.is_reading || open.pending > 0 => None,
-            Act::ReadLine => parts.ahead.get().line(py, -1)?,
-            Act::Read(size) => parts.ahead.get().exactly(py, *size)?,
+            Act::ReadLine => parts.line(py)?,
+            Act::Read(size) => parts.ahead().map_or(Ok(None), |ahead| ahead.exactly(py, *size))?,
             Act::ReadAll => self.read_all(py, parts, open)?,
             Act::ReadAt { size, offset } if open.is_file => read_at(py, open, *size, *offset)?,
-            Act::ReadAt { .. } | Act::Write(_) | Act::Close => None,
+            Act::ReadAt { .. } | Act::Write(_) => None,
         };
         Ok(done.map_or(Attempt::Slow, |done| Attempt::Done(Object::new(done))))
     }
@@ -125,7 +145,7 @@ impl FastFile {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let left = i64::try_from(open.len).unwrap_or(i64::MAX) - open.offset;
         let Ok(left) = usize::try_from(left) else { return Ok(None) };
-        let is_plain = open.is_file && open.offset >= 0 && parts.ahead.get().is_empty(py);
+        let is_plain = open.is_file && open.offset >= 0 && parts.is_nothing_ahead(py);
         // Text only from the beginning: the decoder may still hold a part of what was read before.
         let longest = match parts.reads {
             Reads::Nothing => 0,
@@ -162,14 +182,12 @@ impl FastFile {
 
     /// Buffers data for which a write has made room.
     pub(super) fn put(&self, py: Python<'_>, data: &[u8]) {
-        if let Some(parts) = self.parts.get() {
-            parts.handle.get().push(py, data);
-        }
+        self.parts.handle.get().push(py, data);
     }
 
     /// Ends the turn that an operation has kept.
     pub(super) fn leave(&self, py: Python<'_>) -> PyResult<()> {
-        self.parts.get().map_or(Ok(()), |parts| parts.handle.get().pass_on(py))
+        self.parts.handle.get().pass_on(py)
     }
 }
 
@@ -180,7 +198,7 @@ fn write<'py>(
     open: Open,
     data: &Bound<'py, PyAny>,
 ) -> PyResult<Attempt> {
-    if !parts.ahead.get().is_empty(py) {
+    if !parts.is_nothing_ahead(py) {
         return Ok(Attempt::Slow);
     }
     let handle = parts.handle.get();
@@ -211,7 +229,7 @@ fn write<'py>(
             None => return Ok(Attempt::Slow),
         },
     };
-    let len = len.into_bound_py_any(py)?;
+    let len = len.to_python(py)?;
     if is_flushed { send(py, parts, len) } else { Ok(Attempt::Done(Object::new(len))) }
 }
 
@@ -227,7 +245,7 @@ fn make_room(
     if !open.is_file || !handle.may_hold(py, data.len()) {
         return Ok(Attempt::Slow);
     }
-    let len = len.into_bound_py_any(py)?;
+    let len = len.to_python(py)?;
     match FileHandle::ship(parts.handle.bind(py))? {
         Sending::Done if handle.put(py, data) => Ok(Attempt::Done(Object::new(len))),
         Sending::Wait(future) => {
@@ -260,10 +278,28 @@ fn close(py: Python<'_>, parts: &Parts) -> PyResult<Attempt> {
         return Ok(Attempt::Slow);
     }
     let Some(fd) = handle.give_up(py) else { return Ok(Attempt::Slow) };
-    parts.ahead.get().forget(py);
+    parts.forget_ahead(py);
     files.get().descriptors.with(py, |descriptors| descriptors.forget(fd));
     file::close(fd).map_err(|e| errors::file_error(&e))?;
     Ok(Attempt::Done(Object::new(py.None().into_bound(py))))
+}
+
+/// Writes the pending data and closes the file, on a thread for whose end the loop waits a short time.
+fn write_and_close(py: Python<'_>, parts: &Parts) -> PyResult<Attempt> {
+    let handle = parts.handle.bind(py);
+    if handle.get().is_watched(py) {
+        return Ok(Attempt::Slow);
+    }
+    let closing = FileHandle::close_written(handle)?;
+    if closing.is_none() {
+        parts.forget_ahead(py);
+        return Ok(Attempt::Done(Object::new(closing)));
+    }
+    if !closing.is_instance_of::<PyBool>() {
+        // The slow half waits for it, and so do other calls.
+        handle.setattr(intern!(py, "closing"), closing)?;
+    }
+    Ok(Attempt::Slow)
 }
 
 /// The UTF-8 bytes of a short str, and its length in characters. `None` for other objects, and for text that UTF-8
@@ -299,30 +335,19 @@ fn read_at(
 
 #[pymethods]
 impl FastFile {
+    /// Make the file of a handle. Further arguments are for the subclass.
+    ///
+    /// `ahead`: the text read ahead; None: the bytes of the handle. `writes`: "bytes", "text", "text within lines", or
+    /// anything else for the slow half only; `reads`: "bytes", "text", "text with any line ends", or anything else.
     #[new]
-    #[pyo3(signature = (*_args, **_kwargs))]
-    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
-        Self { parts: OnceLock::new(), has_seen_line_feed: LoopCell::new(false) }
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if let Some(parts) = self.parts.get() {
-            visit.call(&parts.handle)?;
-            visit.call(&parts.ahead)?;
-        }
-        Ok(())
-    }
-
-    /// Called once, by the subclass. `writes`: "bytes", "text", "text within lines", or anything else for the slow
-    /// half only; `reads`: "bytes", "text", "text with any line ends", or anything else.
-    #[pyo3(signature = (handle, ahead, writes, reads, /))]
-    fn _attach(
-        &self,
-        handle: Py<FileHandle>,
-        ahead: Py<ReadAhead>,
+    #[pyo3(signature = (handle, ahead = None, writes = "bytes", reads = "bytes", /, *_rest))]
+    fn new(
+        handle: &Bound<'_, FileHandle>,
+        ahead: Option<Py<ReadAhead>>,
         writes: &str,
         reads: &str,
-    ) -> PyResult<()> {
+        _rest: &Bound<'_, PyTuple>,
+    ) -> Self {
         let reads = match reads {
             "bytes" => Reads::Bytes,
             "text" => Reads::Text,
@@ -335,156 +360,22 @@ impl FastFile {
             "text within lines" => Writes::TextWithinLine,
             _ => Writes::Nothing,
         };
-        let parts = Parts { handle, ahead, writes, reads };
-        self.parts.set(parts).map_err(|_| PyRuntimeError::new_err("the file is already attached"))
+        let parts = Parts { handle: handle.clone().unbind(), text: ahead, writes, reads };
+        Self { parts, has_seen_line_feed: LoopCell::new(false) }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.parts.handle)?;
+        visit.call(&self.parts.text)
+    }
+
+    #[getter]
+    fn _handle(&self, py: Python<'_>) -> Py<FileHandle> {
+        self.parts.handle.clone_ref(py)
     }
 
     #[getter]
     fn _has_seen_line_feed(&self, py: Python<'_>) -> bool {
         self.has_seen_line_feed.get(py)
     }
-}
-
-/// A method with a slow half.
-trait Halved {
-    const NAME: &'static CStr;
-    const DOC: &'static CStr;
-    const SLOW: &'static str;
-
-    /// `None`: only the slow half supports these arguments.
-    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act>;
-}
-
-fn size_of(argument: Borrowed<'_, '_, PyAny>) -> Option<i64> {
-    argument.cast_exact::<PyInt>().ok()?.extract().ok()
-}
-
-struct Method<H>(std::marker::PhantomData<H>);
-
-impl<H: Halved> FastMethod for Method<H> {
-    type Class = FastFile;
-
-    const NAME: &'static CStr = H::NAME;
-    const DOC: &'static CStr = H::DOC;
-
-    fn call<'py>(
-        slf: Borrowed<'_, 'py, FastFile>,
-        arguments: Arguments<'_, 'py>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let act = match arguments.named() {
-            None => H::act(arguments.positional()),
-            Some(_) => None,
-        };
-        let object: &Bound<'py, PyAny> = slf.as_any();
-        if let Some(act) = act {
-            let file = slf.to_owned().unbind();
-            return Ok(recycled::make(py, Operation::new(file, act, H::SLOW))?.into_any());
-        }
-        let slow = object.getattr(PyString::intern(py, H::SLOW))?;
-        arguments.call(&slow)
-    }
-}
-
-struct Read;
-impl Halved for Read {
-    const NAME: &'static CStr = c"read";
-    const DOC: &'static CStr =
-        c"read($self, size=-1, /, *, timeout=None)\n--\n\nRead up to `size` bytes or characters, fewer only at the end; everything left if `size` is -1 or None.";
-    const SLOW: &'static str = "_read";
-
-    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
-        match arguments {
-            [] => Some(Act::ReadAll),
-            [size] => usize::try_from(size_of(*size)?).ok().filter(|size| *size > 0).map(Act::Read),
-            _ => None,
-        }
-    }
-}
-
-struct ReadLine;
-impl Halved for ReadLine {
-    const NAME: &'static CStr = c"readline";
-    const DOC: &'static CStr =
-        c"readline($self, size=-1, /, *, timeout=None)\n--\n\nRead one line with its end, or its first `size` bytes or characters; empty at the end of the file.";
-    const SLOW: &'static str = "_readline";
-
-    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
-        arguments.is_empty().then_some(Act::ReadLine)
-    }
-}
-
-struct Write;
-impl Halved for Write {
-    const NAME: &'static CStr = c"write";
-    const DOC: &'static CStr =
-        c"write($self, data, /, *, timeout=None)\n--\n\nWrite all of `data`, into the buffer if there is room; returns its length.";
-    const SLOW: &'static str = "_write";
-
-    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
-        match arguments {
-            [data] => Some(Act::Write(Object::new((*data).to_owned()))),
-            _ => None,
-        }
-    }
-}
-
-struct ReadAt;
-impl Halved for ReadAt {
-    const NAME: &'static CStr = c"pread";
-    const DOC: &'static CStr =
-        c"pread($self, size, offset, *, timeout=None)\n--\n\nRead up to `size` bytes from `offset` on, fewer only at the end of the file. Does not move the cursor.";
-    const SLOW: &'static str = "_pread";
-
-    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
-        let [size, offset] = arguments else { return None };
-        let size = usize::try_from(size_of(*size)?).ok().filter(|size| *size <= LONGEST)?;
-        let offset = size_of(*offset).filter(|offset| *offset >= 0)?;
-        Some(Act::ReadAt { size, offset })
-    }
-}
-
-struct Flush;
-impl Halved for Flush {
-    const NAME: &'static CStr = c"flush";
-    const DOC: &'static CStr = c"flush($self, *, timeout=None)\n--\n\nPass all written data to the kernel; `fsync` also writes it to the disk.\n\nRaises:\n    OSError: the write failed. Data that was not written stays buffered and is tried again.";
-    const SLOW: &'static str = "_flush";
-
-    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
-        arguments.is_empty().then_some(Act::Flush)
-    }
-}
-
-struct Close;
-impl Halved for Close {
-    const NAME: &'static CStr = c"close";
-    const DOC: &'static CStr = c"close($self, *, timeout=None)\n--\n\nWrite buffered data and close the descriptor. A second call does nothing.\n\nA cancelled close continues in the background, and another call waits for the same close. A read that waits for a\npipe ends with ValueError.\n\nRaises:\n    OSError: buffered data could not be written, or the close failed; the file is closed nevertheless.";
-    const SLOW: &'static str = "_close";
-
-    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
-        arguments.is_empty().then_some(Act::Close)
-    }
-}
-
-/// The end of `async with`: closes the file, with or without an exception.
-struct Exit;
-impl Halved for Exit {
-    const NAME: &'static CStr = c"__aexit__";
-    const DOC: &'static CStr = c"__aexit__($self, kind, error, trace, /)\n--\n\nClose the file.";
-    const SLOW: &'static str = "_close";
-
-    fn act(_: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
-        Some(Act::Close)
-    }
-}
-
-/// Called once, when the module is loaded.
-pub fn add_methods(py: Python<'_>) -> PyResult<()> {
-    method::add::<Method<Read>>(py)?;
-    method::add::<Method<ReadLine>>(py)?;
-    method::add::<Method<Write>>(py)?;
-    method::add::<Method<Flush>>(py)?;
-    method::add::<Method<Close>>(py)?;
-    method::add::<Method<Exit>>(py)?;
-    method::add::<Method<ReadAt>>(py)
 }

@@ -11,10 +11,13 @@ use super::scratch::Scratch;
 use crate::errors;
 use crate::event_loop::LoopCore;
 use crate::ffi::LoopCell;
+use crate::ffi::fallible;
+use crate::ffi::values::Value;
 use oneloop_engine::Token;
 use oneloop_engine::files::{Choice, Engines, probe};
 use oneloop_engine::sys::file;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
@@ -34,13 +37,13 @@ pub struct Files {
     pub(super) deferred: LoopCell<Deferred>,
     pub(super) descriptors: LoopCell<Descriptors>,
     pub(super) scratch: LoopCell<Scratch>,
-    pub(super) is_flush_due: LoopCell<bool>,
+    pub(super) is_flush_scheduled: LoopCell<bool>,
     pub(super) ring_token: LoopCell<Option<Token>>,
     pub(super) direct_token: LoopCell<Option<Token>>,
     pub(super) pool_token: LoopCell<Option<Token>>,
     /// Engines that do not work here, and the reasons.
-    refused: Vec<(Choice, String)>,
-    choice: Choice,
+    refused: LoopCell<Vec<(Choice, String)>>,
+    choice: LoopCell<Choice>,
 }
 
 /// The error for a requested engine that is not available, with the reason and advice.
@@ -81,6 +84,14 @@ fn chosen(engine: Option<&str>) -> PyResult<(Choice, Vec<(Choice, io::Error)>)> 
     Ok((choice, Vec::new()))
 }
 
+impl Files {
+    /// The kernel refuses this engine from now on: threads do its work.
+    pub(super) fn has_lost(&self, py: Python<'_>, choice: Choice, error: &io::Error) {
+        self.choice.set(py, Choice::Threads);
+        self.refused.with(py, |refused| refused.push((choice, error.to_string())));
+    }
+}
+
 #[pymethods]
 impl Files {
     /// Make the operations of `loop`, on the named engine or the best one that works.
@@ -97,12 +108,12 @@ impl Files {
             deferred: LoopCell::default(),
             descriptors: LoopCell::default(),
             scratch: LoopCell::default(),
-            is_flush_due: LoopCell::new(false),
+            is_flush_scheduled: LoopCell::new(false),
             ring_token: LoopCell::default(),
             direct_token: LoopCell::default(),
             pool_token: LoopCell::default(),
-            refused: refused.into_iter().map(|(c, e)| (c, e.to_string())).collect(),
-            choice,
+            refused: LoopCell::new(refused.into_iter().map(|(c, e)| (c, e.to_string())).collect()),
+            choice: LoopCell::new(choice),
         };
         let files = Bound::new(py, files)?;
         files.get().register(&files)?;
@@ -111,24 +122,24 @@ impl Files {
 
     /// The name of the engine: ring, aio or threads.
     #[getter]
-    fn engine(&self) -> &'static str {
-        self.choice.name()
+    fn engine(&self, py: Python<'_>) -> Value<&'static str> {
+        Value(self.choice.get(py).name())
     }
 
     /// The data for `oneloop.files.engine_info()`.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let info = PyDict::new(py);
+        let info = fallible::dict(py)?;
         let (under_way, threads) = self
             .engines
             .with(py, |engines| engines.as_ref().map_or((0, 0), |e| (e.under_way(), e.threads())));
-        let refused = PyDict::new(py);
-        for (choice, why) in &self.refused {
-            refused.set_item(choice.name(), why)?;
+        let refused = fallible::dict(py)?;
+        for (choice, why) in self.refused.with(py, |refused| refused.clone()) {
+            refused.set_item(fallible::text(py, choice.name())?, fallible::text(py, &why)?)?;
         }
-        info.set_item("engine", self.choice.name())?;
-        info.set_item("refused", refused)?;
-        info.set_item("operations", under_way)?;
-        info.set_item("threads", threads)?;
+        info.set_item(intern!(py, "engine"), fallible::text(py, self.choice.get(py).name())?)?;
+        info.set_item(intern!(py, "refused"), refused)?;
+        info.set_item(intern!(py, "operations"), under_way)?;
+        info.set_item(intern!(py, "threads"), threads)?;
         Ok(info)
     }
 
@@ -149,9 +160,8 @@ impl Files {
         let mut completions = Vec::new();
         let deadline = Instant::now() + PATIENCE;
         // Threads may need the GIL to finish.
-        let result = py.detach(|| engines.shut(deadline, &mut completions));
+        let _leaked = py.detach(|| engines.shut(deadline, &mut completions));
         let settled = completions.into_iter().map(Pending::abandon).fold(Ok(()), PyResult::and);
-        result.map_err(|e| errors::os_error("io_uring_enter", &e))?;
         drop(this.deferred.with(py, Deferred::take_all));
         let closings = this.descriptors.with(py, Descriptors::take_closings);
         let closed = closings.iter().map(|(fd, _)| file::close(*fd)).fold(Ok(()), io::Result::and);

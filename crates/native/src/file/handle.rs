@@ -1,24 +1,30 @@
-//! `FileHandle`: the native half of `oneloop.files.descriptor.Descriptor`: the turn, the cursor, and buffered writes.
+//! `FileHandle`: the native half of `oneloop.files.descriptor.Descriptor`: the turn, the position, and buffered writes.
 //!
 //! It holds the state that operations in memory need; most waiting is implemented in Python.
 
+mod attributes;
+
 use super::Files;
-use super::operations::{Begun, LONG, Way};
-use super::pending::Want;
+use super::operations::{LONG, StartOutcome, Strategy};
+use super::pending::Conversion;
+use super::read_ahead::ReadAhead;
+use super::shipment::{Sent, Shipment};
 use super::stored;
 use crate::errors;
 use crate::ffi::LoopCell;
 use crate::ffi::buffer::with_bytes;
+use crate::ffi::fallible;
+use crate::ffi::values::Value;
 use oneloop_engine::files::Lane;
 use oneloop_engine::files::cached::{self, AtOnce};
 use oneloop_engine::sys::{file, transfer};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 struct State {
@@ -26,7 +32,7 @@ struct State {
     number: RawFd,
     is_reading: bool,
     is_writing: bool,
-    /// The position of the cursor; -1: use the kernel's position.
+    /// The position; -1: use the kernel's.
     offset: i64,
     /// The length of the file when it was opened, in bytes.
     len: u64,
@@ -36,7 +42,7 @@ struct State {
     /// It was opened with O_DIRECT.
     is_direct: bool,
     is_owner: bool,
-    /// Other code knows the number: the cursor becomes the kernel's position as soon as the file is idle.
+    /// Other code knows the number: the position becomes the kernel's as soon as the file is idle.
     is_shared: bool,
     /// Closing may have to wait.
     was_written: bool,
@@ -54,14 +60,38 @@ struct State {
     waiting: VecDeque<Py<PyAny>>,
     /// Wait until sent data has been written.
     observers: Vec<Py<PyAny>>,
+    /// How much the slow half reads at a time, in bytes.
+    step_bytes: usize,
+}
+
+/// What the slow half has to remember. Each is `None` as long as there is nothing.
+#[derive(Default)]
+struct Slow {
+    /// The operations that use the descriptor and that no call waits for.
+    flying: Option<Py<PyAny>>,
+    /// The transfer that a cancelled operation has left.
+    flight: Option<Py<PyAny>>,
+    /// The future of the close that has begun.
+    closing: Option<Py<PyAny>>,
 }
 
 #[pyclass(subclass, frozen, module = "oneloop._native")]
 pub struct FileHandle {
+    /// The loop's file operations.
+    #[pyo3(get)]
     files: Py<PyAny>,
-    /// The same object, except if a test has replaced it: then nothing is done in memory.
+    /// The properties of the open file.
+    #[pyo3(get)]
+    opened: Py<PyTuple>,
+    /// The loop that the file belongs to.
+    #[pyo3(get)]
+    r#loop: Py<PyAny>,
+    /// The bytes read ahead; made at the first use.
+    ahead: OnceLock<Py<ReadAhead>>,
+    /// The same object as `files`, except if a test has replaced it: then nothing is done in memory.
     native: Option<Py<Files>>,
     state: LoopCell<State>,
+    slow: LoopCell<Slow>,
 }
 
 /// The state that an operation in memory may use now.
@@ -76,18 +106,7 @@ pub struct Open {
     pub len: u64,
 }
 
-/// Data that a thread writes, and its progress. The data belongs to the file until all of it is written.
-#[derive(Default)]
-pub struct Sent {
-    data: Vec<u8>,
-    written: usize,
-    /// The kernel's position afterwards.
-    position: i64,
-}
-
-/// Shared with the thread.
-pub type Shipment = Arc<Mutex<Sent>>;
-
+/// Writes what is left of the data.
 fn write_out(fd: RawFd, offset: i64, is_appending: bool, shipment: &Shipment) -> io::Result<usize> {
     let mut sent = shipment.lock().unwrap_or_else(PoisonError::into_inner);
     while sent.written < sent.data.len() {
@@ -98,10 +117,22 @@ fn write_out(fd: RawFd, offset: i64, is_appending: bool, shipment: &Shipment) ->
             Ok(n) => sent.written += n,
         }
     }
-    if is_appending && offset >= 0 {
-        sent.position = file::position(fd)?;
-    }
     Ok(sent.written)
+}
+
+/// Like `write_out`, of a file that stays open: an appending write went to the end, wherever that was.
+fn write_out_and_tell(
+    fd: RawFd,
+    offset: i64,
+    is_appending: bool,
+    shipment: &Shipment,
+) -> io::Result<usize> {
+    let written = write_out(fd, offset, is_appending, shipment)?;
+    if is_appending && offset >= 0 {
+        let position = file::position(fd)?;
+        shipment.lock().unwrap_or_else(PoisonError::into_inner).position = position;
+    }
+    Ok(written)
 }
 
 /// The result of sending.
@@ -186,6 +217,17 @@ impl FileHandle {
         self.state.with(py, |state| state.is_taken = true);
     }
 
+    /// The bytes read ahead; `None` as long as the slow half has read nothing.
+    #[inline]
+    pub(super) fn ahead(&self) -> Option<&ReadAhead> {
+        self.ahead.get().map(Py::get)
+    }
+
+    /// Whether operations that no task waits for use the descriptor.
+    pub(super) fn is_watched(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |state| state.watched > 0)
+    }
+
     /// Takes the number, to close it, if nothing uses it and the file owns it.
     pub(super) fn give_up(&self, py: Python<'_>) -> Option<RawFd> {
         self.state.with(py, |state| {
@@ -228,25 +270,25 @@ impl FileHandle {
                     files.get().descriptors.with(py, |descriptors| descriptors.is_mute(fd));
                 }
                 // A thread repeats the write and reports the error.
-                Ok(AtOnce::WouldBlock | AtOnce::Alone) | Err(_) => {}
+                Ok(AtOnce::WouldBlock | AtOnce::Short | AtOnce::Unbounded) | Err(_) => {}
             }
         }
         this.state.with(py, |state| state.has_flight = true);
         let lane = files.get().descriptors.with(py, |descriptors| {
             descriptors.begin(fd);
             match descriptors.lane(fd) {
-                Lane::Near if !is_short => Lane::Bulk,
+                Lane::Local if !is_short => Lane::Bulk,
                 lane => lane,
             }
         });
         let shipment = Shipment::new(Mutex::new(sent));
         let theirs = Arc::clone(&shipment);
-        let work = move || write_out(fd, offset, is_appending, &theirs);
+        let work = move || write_out_and_tell(fd, offset, is_appending, &theirs);
         let sent = Arc::clone(&shipment);
-        let want = Want::Sent { handle: slf.clone().unbind(), shipment, fd };
-        match Files::begin_briefly(files, Way::Call(Box::new(work), lane), want) {
-            Ok(Begun::Done(done)) => done.map(|()| Sending::Done),
-            Ok(Begun::Later(future)) => Ok(Sending::Wait(future)),
+        let conversion = Conversion::Sent { handle: slf.clone().into_any().unbind(), shipment, fd };
+        match Files::begin_briefly(files, Strategy::Call(Box::new(work), lane), conversion) {
+            Ok(StartOutcome::Finished(done)) => done.map(|_| Sending::Done),
+            Ok(StartOutcome::Running(future, _)) => Ok(Sending::Wait(future)),
             Err(error) => {
                 // Nobody else holds the shipment, so it was not started: no thread could be started, or the process
                 // was forked.
@@ -259,7 +301,7 @@ impl FileHandle {
         }
     }
 
-    /// Moves the cursor past the written data, and keeps the rest.
+    /// Moves the position past the written data, and keeps the rest.
     fn has_written(&self, py: Python<'_>, sent: &Sent, is_appending: bool) {
         self.state.with(py, |state| {
             if state.offset >= 0 && sent.written > 0 {
@@ -292,11 +334,11 @@ impl FileHandle {
         Ok(())
     }
 
-    /// If other code knows the number, moves the kernel's position to the cursor, which from now on is that position.
+    /// If other code knows the number, moves the kernel's position there, which from now on is the file's.
     fn give_out(&self, py: Python<'_>) -> PyResult<()> {
         let moved = self.state.with(py, |state| {
-            let is_due = state.is_shared && state.offset >= 0 && state.number >= 0;
-            is_due.then(|| (state.number, std::mem::replace(&mut state.offset, -1)))
+            let must_move = state.is_shared && state.offset >= 0 && state.number >= 0;
+            must_move.then(|| (state.number, std::mem::replace(&mut state.offset, -1)))
         });
         let Some((number, offset)) = moved else { return Ok(()) };
         file::move_position(number, offset).map_err(|e| errors::file_error(&e))
@@ -324,123 +366,74 @@ impl FileHandle {
 
 #[pymethods]
 impl FileHandle {
-    /// Make a handle for an open descriptor that buffers up to `capacity` written bytes. Further arguments are for
-    /// the subclass.
+    /// Make a handle for an open descriptor with the properties `opened`, of a file of `loop`.
     #[new]
-    #[pyo3(signature = (files, number, capacity, opened, *_args, **_kwargs))]
+    #[pyo3(signature = (files, number, opened, r#loop, /))]
     fn new(
         files: &Bound<'_, PyAny>,
         number: RawFd,
-        capacity: usize,
-        opened: &Bound<'_, PyAny>,
-        _args: &Bound<'_, PyTuple>,
-        _kwargs: Option<&Bound<'_, PyDict>>,
+        opened: &Bound<'_, PyTuple>,
+        r#loop: Py<PyAny>,
     ) -> PyResult<Self> {
-        let py = files.py();
-        let mode = opened.getattr(intern!(py, "mode"))?;
+        let field = |index: usize| opened.get_borrowed_item(index);
+        let is = |index: usize| field(index)?.is_truthy();
+        // The fields of `Opened` and of its `Mode`, in their order.
+        let mode = field(1)?;
+        let mode = mode.cast::<PyTuple>()?;
+        let buffer_bytes = field(10)?.extract()?;
         let state = State {
             number,
-            is_reading: mode.getattr(intern!(py, "is_reading"))?.is_truthy()?,
-            is_writing: mode.getattr(intern!(py, "is_writing"))?.is_truthy()?,
-            offset: opened.getattr(intern!(py, "offset"))?.extract()?,
-            len: opened.getattr(intern!(py, "size"))?.extract()?,
-            is_appending: opened.getattr(intern!(py, "is_appending"))?.is_truthy()?,
-            is_file: opened.getattr(intern!(py, "is_file"))?.is_truthy()?,
-            is_direct: opened.getattr(intern!(py, "is_direct"))?.is_truthy()?,
-            is_owner: opened.getattr(intern!(py, "is_owner"))?.is_truthy()?,
+            is_reading: mode.get_borrowed_item(1)?.is_truthy()?,
+            is_writing: mode.get_borrowed_item(2)?.is_truthy()?,
+            offset: field(2)?.extract()?,
+            len: field(3)?.extract()?,
+            is_file: is(4)?,
+            is_appending: is(7)?,
+            is_direct: is(8)?,
+            is_owner: is(9)?,
             is_shared: false,
             was_written: false,
             is_taken: false,
             has_flight: false,
             watched: 0,
             pending: Vec::new(),
-            capacity,
+            capacity: buffer_bytes,
             waiting: VecDeque::new(),
             observers: Vec::new(),
+            step_bytes: buffer_bytes,
         };
         let native = files.cast::<Files>().ok().map(|files| files.clone().unbind());
-        Ok(Self { files: files.clone().unbind(), native, state: LoopCell::new(state) })
+        Ok(Self {
+            files: files.clone().unbind(),
+            opened: opened.clone().unbind(),
+            r#loop,
+            ahead: OnceLock::new(),
+            native,
+            state: LoopCell::new(state),
+            slow: LoopCell::default(),
+        })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.files)?;
+        visit.call(&self.opened)?;
+        visit.call(&self.r#loop)?;
+        visit.call(self.ahead.get())?;
         visit.call(&self.native)?;
         let visited = self.state.peek(|state| {
             state.waiting.iter().chain(&state.observers).try_for_each(|waiter| visit.call(waiter))
         });
+        visited.unwrap_or(Ok(()))?;
+        let visited = self.slow.peek(|slow| {
+            [&slow.flying, &slow.flight, &slow.closing]
+                .into_iter()
+                .try_for_each(|object| visit.call(object))
+        });
         visited.unwrap_or(Ok(()))
     }
 
-    /// The loop's file operations.
-    #[getter]
-    fn files(&self, py: Python<'_>) -> Py<PyAny> {
-        self.files.clone_ref(py)
-    }
-
-    /// The descriptor; -1 once it is released.
-    #[getter]
-    fn number(&self, py: Python<'_>) -> RawFd {
-        self.state.with(py, |state| state.number)
-    }
-
-    #[setter]
-    fn set_number(&self, py: Python<'_>, number: RawFd) {
-        self.state.with(py, |state| state.number = number);
-    }
-
-    /// The position of the cursor; -1: the kernel's position.
-    #[getter]
-    fn offset(&self, py: Python<'_>) -> i64 {
-        self.state.with(py, |state| state.offset)
-    }
-
-    #[setter]
-    fn set_offset(&self, py: Python<'_>, offset: i64) {
-        self.state.with(py, |state| state.offset = offset);
-    }
-
-    /// Whether closing may have to wait.
-    #[getter]
-    fn was_written(&self, py: Python<'_>) -> bool {
-        self.state.with(py, |state| state.was_written)
-    }
-
-    #[setter]
-    fn set_was_written(&self, py: Python<'_>, value: bool) {
-        self.state.with(py, |state| state.was_written = value);
-    }
-
-    /// The number of users of the descriptor that no task waits for.
-    #[getter]
-    fn watched(&self, py: Python<'_>) -> u32 {
-        self.state.with(py, |state| state.watched)
-    }
-
-    #[setter]
-    fn set_watched(&self, py: Python<'_>, count: u32) {
-        self.state.with(py, |state| state.watched = count);
-    }
-
-    /// Whether an operation holds the turn.
-    #[getter]
-    fn is_taken(&self, py: Python<'_>) -> bool {
-        self.state.with(py, |state| state.is_taken)
-    }
-
-    #[setter]
-    fn set_is_taken(&self, py: Python<'_>, value: bool) {
-        self.state.with(py, |state| state.is_taken = value);
-    }
-
-    /// Whether a cancelled operation has left a running transfer.
-    #[getter]
-    fn has_flight(&self, py: Python<'_>) -> bool {
-        self.state.with(py, |state| state.has_flight)
-    }
-
-    #[setter]
-    fn set_has_flight(&self, py: Python<'_>, value: bool) {
-        self.state.with(py, |state| state.has_flight = value);
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.slow.with(py, std::mem::take));
     }
 
     /// Take the turn. Returns False, without any change, if the caller has to wait for it or for a later tick.
@@ -469,7 +462,7 @@ impl FileHandle {
         drop(removed);
     }
 
-    /// Other code knows the number from now on: the cursor becomes the kernel's position, once running operations
+    /// Other code knows the number from now on: the position becomes the kernel's, once running operations
     /// have ended.
     fn share(&self, py: Python<'_>) -> PyResult<()> {
         let is_free = self.state.with(py, |state| {
@@ -486,8 +479,8 @@ impl FileHandle {
 
     /// The number of pending bytes.
     #[getter]
-    fn pending(&self, py: Python<'_>) -> usize {
-        self.state.with(py, |state| state.pending.len())
+    fn pending(&self, py: Python<'_>) -> Value<usize> {
+        Value(self.state.with(py, |state| state.pending.len()))
     }
 
     /// Buffer `data`. Returns False if it does not fit.
@@ -503,9 +496,13 @@ impl FileHandle {
     }
 
     /// Take the pending data out of the buffer.
-    fn take_pending<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let pending = self.state.with(py, |state| std::mem::take(&mut state.pending));
-        PyBytes::new(py, &pending)
+    fn take_pending<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.state.with(py, |state| {
+            // Without memory for it, the data stays where it is.
+            let pending = fallible::bytes(py, &state.pending)?;
+            state.pending = Vec::new();
+            Ok(pending)
+        })
     }
 
     /// Put back data that could not be written, before the pending data.
@@ -535,7 +532,7 @@ impl FileHandle {
     ///
     /// Raises:
     ///     OSError: pending data could not be written, or the close failed; the file is closed nevertheless.
-    fn close_written<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn close_written<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         let refused = || Ok(PyBool::new(py, false).to_owned().into_any());
         let Some(files) = this.native(py) else { return refused() };
@@ -553,17 +550,21 @@ impl FileHandle {
             Some((state.offset, state.is_appending, std::mem::take(&mut state.pending)))
         });
         let Some((offset, is_appending, data)) = taken else { return refused() };
-        let near = files.get().descriptors.with(py, |descriptors| descriptors.forget(number));
-        let lane = if near == Lane::Near && data.len() > LONG { Lane::Bulk } else { near };
+        let lane = files.get().descriptors.with(py, |descriptors| descriptors.forget(number));
+        let lane = if lane == Lane::Local && data.len() > LONG { Lane::Bulk } else { lane };
         let shipment = Shipment::new(Mutex::new(Sent { data, ..Sent::default() }));
         let theirs = Arc::clone(&shipment);
         let work = move || {
             let written = write_out(number, offset, is_appending, &theirs);
             stored::closed(number, written).map(|_| 0)
         };
-        match Files::begin_briefly(files, Way::Due(Box::new(work), lane), Want::Nothing) {
-            Ok(Begun::Done(done)) => done.map(|()| py.None().into_bound(py)),
-            Ok(Begun::Later(future)) => Ok(future),
+        match Files::begin_briefly(
+            files,
+            Strategy::UncancellableCall(Box::new(work), lane),
+            Conversion::Nothing,
+        ) {
+            Ok(StartOutcome::Finished(done)) => done,
+            Ok(StartOutcome::Running(future, _)) => Ok(future),
             Err(error) => {
                 // The file keeps the number and the pending data.
                 this.state.with(py, |state| state.number = number);

@@ -1,10 +1,11 @@
 //! `Lines`: iterates over the lines of a file, mostly from the read-ahead data.
 
 use super::fast::FastFile;
-use crate::ffi::awaitable::{self, Iterate, Step, Steps};
-use crate::ffi::{LoopCell, Object, call};
+use crate::ffi::awaitable::{self, Iterate, SpareStop, Steps};
+use crate::ffi::coroutine::{self, Step};
+use crate::ffi::{LoopCell, Object, text};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
 /// The lines of a file.
@@ -17,28 +18,38 @@ pub struct Lines {
     /// Called when no line is available: returns an awaitable of the next one, or of StopAsyncIteration.
     more: Py<PyAny>,
     file: Py<FastFile>,
-    /// Lines that may be returned before the clock is read again.
-    credit: LoopCell<u32>,
-    /// Returned as an awaitable that has not started.
-    is_given: LoopCell<bool>,
-    /// The coroutine that this object's await waits for.
-    waiting: LoopCell<Option<Object>>,
+    state: LoopCell<State>,
+    spare: SpareStop,
 }
 
-impl Lines {
-    fn line(&self, py: Python<'_>) -> PyResult<Option<Object>> {
-        let mut credit = self.credit.get(py);
-        let line = self.file.get().next_line(py, &mut credit);
-        self.credit.set(py, credit);
-        line
-    }
+#[derive(Default)]
+struct State {
+    /// Lines that may be returned before the clock is read again.
+    credit: u32,
+    /// Returned as an awaitable that has not started.
+    is_given: bool,
+    /// The coroutine that this object's await waits for.
+    waiting: Option<Object>,
+}
 
+/// The exception that returned a longer line is not kept: it would keep the line.
+const LONG: usize = 4096;
+
+impl Lines {
     /// Keeps the coroutine of an await that is not finished.
     fn after(&self, py: Python<'_>, steps: Object, step: PyResult<Step>) -> PyResult<Step> {
         if let Ok(Step::Yielded(_)) = step {
-            self.waiting.with(py, |waiting| *waiting = Some(steps));
+            drop(self.state.with(py, |state| state.waiting.replace(steps)));
         }
         step
+    }
+
+    /// The coroutine of the pending await, which ends here.
+    fn take_waiting(&self, py: Python<'_>) -> Option<Object> {
+        self.state.with(py, |state| {
+            state.is_given = false;
+            state.waiting.take()
+        })
     }
 
     fn more<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -50,12 +61,12 @@ impl Iterate for Lines {
     #[inline]
     fn next<'py>(slf: Borrowed<'_, 'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        let is_free = !this.is_given.get(py) && this.waiting.with(py, |waiting| waiting.is_none());
-        if !is_free {
-            return this.more(py);
-        }
-        this.is_given.set(py, true);
-        Ok(slf.to_owned().into_any())
+        let is_free = this.state.with(py, |state| {
+            let is_free = !state.is_given && state.waiting.is_none();
+            state.is_given |= is_free;
+            is_free
+        });
+        if is_free { Ok(slf.to_owned().into_any()) } else { this.more(py) }
     }
 }
 
@@ -63,16 +74,35 @@ impl Steps for Lines {
     #[inline]
     fn send<'py>(slf: Borrowed<'_, 'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Step> {
         let (py, this) = (slf.py(), slf.get());
-        this.is_given.set(py, false);
-        let steps = match this.waiting.take(py) {
-            Some(steps) => steps,
-            None => match this.line(py)? {
+        let (waiting, mut credit) = this.state.with(py, |state| {
+            state.is_given = false;
+            (state.waiting.take(), state.credit)
+        });
+        let steps = if let Some(steps) = waiting {
+            steps
+        } else {
+            let line = this.file.get().next_line(py, &mut credit);
+            this.state.with(py, |state| state.credit = credit);
+            match line? {
                 Some(line) => return Ok(Step::Returned(line)),
                 None => Object::new(this.more(py)?.call_method0(intern!(py, "__await__"))?),
-            },
+            }
         };
-        let step = call::send(steps.bind(py), value);
+        let step = coroutine::send(steps.bind(py), value);
         this.after(py, steps, step)
+    }
+
+    #[inline]
+    fn spare<'a>(
+        slf: &'a Borrowed<'_, '_, Self>,
+        line: &Bound<'_, PyAny>,
+    ) -> Option<&'a SpareStop> {
+        let len = if let Ok(line) = line.cast_exact::<PyBytes>() {
+            line.as_bytes().len()
+        } else {
+            text::length(line.cast_exact::<PyString>().ok()?)
+        };
+        (len <= LONG).then(|| &slf.get().spare)
     }
 }
 
@@ -80,13 +110,7 @@ impl Steps for Lines {
 impl Lines {
     #[new]
     fn new(more: Py<PyAny>, file: Py<FastFile>) -> Self {
-        Self {
-            more,
-            file,
-            credit: LoopCell::default(),
-            is_given: LoopCell::default(),
-            waiting: LoopCell::new(None),
-        }
+        Self { more, file, state: LoopCell::default(), spare: SpareStop::default() }
     }
 
     fn __aiter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -122,9 +146,8 @@ impl Lines {
         py: Python<'py>,
         args: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.is_given.set(py, false);
-        let Some(steps) = self.waiting.take(py) else {
-            return Err(call::raised(args)?);
+        let Some(steps) = self.take_waiting(py) else {
+            return Err(coroutine::raised(args)?);
         };
         let thrown = steps.bind(py).call_method1(intern!(py, "throw"), args.clone());
         let step = thrown.map(|object| Step::Yielded(Object::new(object)));
@@ -135,8 +158,7 @@ impl Lines {
 
     /// Like a coroutine's `close`: ends the pending await.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.is_given.set(py, false);
-        match self.waiting.take(py) {
+        match self.take_waiting(py) {
             Some(steps) => steps.bind(py).call_method0(intern!(py, "close")).map(drop),
             None => Ok(()),
         }
@@ -145,10 +167,12 @@ impl Lines {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.more)?;
         visit.call(&self.file)?;
-        let visited = self.waiting.peek(|waiting| match waiting {
-            Some(steps) => steps.visit(&visit),
-            None => Ok(()),
-        });
+        let visited = self
+            .state
+            .peek(|state| state.waiting.as_ref().map_or(Ok(()), |steps| steps.visit(&visit)));
+        visited.unwrap_or(Ok(()))?;
+        let visited =
+            self.spare.peek(|spare| spare.as_ref().map_or(Ok(()), |error| error.visit(&visit)));
         visited.unwrap_or(Ok(()))
     }
 }

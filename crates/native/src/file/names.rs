@@ -2,32 +2,21 @@
 
 use super::Files;
 use super::cancel::Canceller;
-use super::operations::Way;
-use super::pending::Want;
+use super::opening::Opening;
+use super::operations::Strategy;
+use super::paths::{self, place};
+use super::pending::Conversion;
 use crate::errors;
+use crate::ffi::values::ToPython;
 use oneloop_engine::files::cached::{self, AtOnce};
-use oneloop_engine::files::{Lane, Place, Request};
-use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use oneloop_engine::files::{Lane, Request};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{IntoRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// A path in the kernel's format.
-pub(super) fn path(bytes: &Bound<'_, PyBytes>) -> PyResult<CString> {
-    CString::new(bytes.as_bytes()).map_err(|_| PyValueError::new_err("embedded null byte"))
-}
-
-/// An open whose path a thread checks first: it may be a FIFO, which would block a thread forever.
-pub struct Opening {
-    request: Request,
-    /// Set by the thread.
-    may_wait_for_ever: Arc<AtomicBool>,
-}
+use std::sync::atomic::Ordering;
 
 impl Opening {
     /// Called when the thread has checked the path. Returns the descriptor if the file could be opened without
@@ -43,42 +32,48 @@ impl Opening {
                 "internal error: the request does not open a file",
             ));
         };
-        // The path may not exist yet because O_CREAT makes it. Other errors would also come from open(2).
+        // The path may not exist yet because O_CREAT makes it, and with O_CREAT a name that ends with a slash is
+        // EISDIR. Other errors would also come from open(2).
         if let Err(e) = looked
-            && !(e.raw_os_error() == Some(libc::ENOENT) && flags & libc::O_CREAT != 0)
+            && !(matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR))
+                && flags & libc::O_CREAT != 0)
         {
             return Err(errors::file_error(e));
         }
         if self.may_wait_for_ever.load(Ordering::Acquire) {
-            return Self::submit(slf, Way::Alone(self.request), future);
+            return Self::submit(slf, Strategy::Unbounded(self.request), future);
         }
         match cached::open(at.dir_fd, &at.path, *flags).map_err(|e| errors::file_error(&e))? {
             AtOnce::Done(fd) => Ok(Some(fd.into_raw_fd())),
-            AtOnce::Alone => Self::submit(slf, Way::Alone(self.request), future),
-            AtOnce::WouldBlock | AtOnce::Unknown => {
-                Self::submit(slf, Way::Engine(self.request), future)
+            AtOnce::Unbounded => Self::submit(slf, Strategy::Unbounded(self.request), future),
+            AtOnce::WouldBlock | AtOnce::Short | AtOnce::Unknown => {
+                Self::submit(slf, Strategy::Engine(self.request), future)
             }
         }
     }
 
     fn submit(
         slf: &Bound<'_, Files>,
-        way: Way,
+        strategy: Strategy,
         future: &Bound<'_, PyAny>,
     ) -> PyResult<Option<RawFd>> {
-        let ticket = Files::submit(slf, way, Want::Descriptor, future)?;
+        let ticket = Files::submit(slf, strategy, Conversion::Descriptor, future)?;
         Canceller::watch(slf, future, ticket, None)?;
         Ok(None)
     }
 }
 
 impl Files {
-    fn look_and_open<'py>(slf: &Bound<'py, Self>, request: Request) -> PyResult<Bound<'py, PyAny>> {
+    fn check_and_open<'py>(
+        slf: &Bound<'py, Self>,
+        request: Request,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let Request::Open { at, flags, .. } = request.clone() else {
             return Err(PyRuntimeError::new_err(
                 "internal error: the request does not open a file",
             ));
         };
+        let place = cached::place_of(at.dir_fd, &at.path);
         let opening = Opening { request, may_wait_for_ever: Arc::default() };
         let theirs = Arc::clone(&opening.may_wait_for_ever);
         let work = move || {
@@ -86,13 +81,9 @@ impl Files {
             theirs.store(status.may_wait_for_ever(), Ordering::Release);
             Ok(0)
         };
-        let way = Way::Call(Box::new(work), Lane::Far);
-        Self::begin_cancellable(slf, way, Want::Opening(opening))
+        let strategy = Strategy::Call(Box::new(work), Lane::Remote(place));
+        Self::begin_cancellable(slf, strategy, Conversion::Opening(opening))
     }
-}
-
-fn place(bytes: &Bound<'_, PyBytes>, dir_fd: RawFd) -> PyResult<Place> {
-    Ok(Place { dir_fd, path: path(bytes)? })
 }
 
 #[pymethods]
@@ -110,13 +101,13 @@ impl Files {
         slf.get().owner.get().check_closed()?;
         let attempt = cached::open(dir_fd, &at.path, flags).map_err(|e| errors::file_error(&e))?;
         let request = Request::Open { at, flags, mode };
-        let way = match attempt {
-            AtOnce::Done(fd) => return fd.into_raw_fd().into_bound_py_any(slf.py()),
-            AtOnce::WouldBlock => Way::Engine(request),
-            AtOnce::Alone => Way::Alone(request),
-            AtOnce::Unknown => return Self::look_and_open(slf, request),
+        let strategy = match attempt {
+            AtOnce::Done(fd) => return fd.into_raw_fd().to_python(slf.py()),
+            AtOnce::WouldBlock | AtOnce::Short => Strategy::Engine(request),
+            AtOnce::Unbounded => Strategy::Unbounded(request),
+            AtOnce::Unknown => return Self::check_and_open(slf, request),
         };
-        Self::begin_cancellable(slf, way, Want::Descriptor)
+        Self::begin_cancellable(slf, strategy, Conversion::Descriptor)
     }
 
     #[pyo3(signature = (src, dst, src_dir_fd, dst_dir_fd, flags, /))]
@@ -129,7 +120,7 @@ impl Files {
         flags: u32,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (from, to) = (place(src, src_dir_fd)?, place(dst, dst_dir_fd)?);
-        Self::begin(slf, Way::Engine(Request::Rename { from, to, flags }), Want::Nothing)
+        Self::begin(slf, Strategy::Engine(Request::Rename { from, to, flags }), Conversion::Nothing)
     }
 
     #[pyo3(signature = (path, is_dir, dir_fd, /))]
@@ -141,7 +132,14 @@ impl Files {
     ) -> PyResult<Bound<'py, PyAny>> {
         let flags = if is_dir { oneloop_engine::files::REMOVE_FOLDER } else { 0 };
         let request = Request::Unlink { at: place(path, dir_fd)?, flags };
-        Self::begin(slf, Way::Engine(request), Want::Nothing)
+        Self::begin(slf, Strategy::Engine(request), Conversion::Nothing)
+    }
+
+    /// Remove a file that nobody will use any more, on a thread, even if the loop is closed meanwhile. May be called from
+    /// any thread that holds the GIL.
+    #[pyo3(signature = (path, /))]
+    fn forsake_name(slf: &Bound<'_, Self>, path: &Bound<'_, PyBytes>) -> PyResult<()> {
+        Self::remove_for_nobody(slf, paths::path(path)?)
     }
 
     #[pyo3(signature = (path, mode, dir_fd, /))]
@@ -152,7 +150,7 @@ impl Files {
         dir_fd: RawFd,
     ) -> PyResult<Bound<'py, PyAny>> {
         let request = Request::Mkdir { at: place(path, dir_fd)?, mode };
-        Self::begin(slf, Way::Engine(request), Want::Nothing)
+        Self::begin(slf, Strategy::Engine(request), Conversion::Nothing)
     }
 
     #[pyo3(signature = (src, dst, src_dir_fd, dst_dir_fd, follow_symlinks, /))]
@@ -166,7 +164,7 @@ impl Files {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (from, to) = (place(src, src_dir_fd)?, place(dst, dst_dir_fd)?);
         let flags = if follow_symlinks { oneloop_engine::files::FOLLOW } else { 0 };
-        Self::begin(slf, Way::Engine(Request::Link { from, to, flags }), Want::Nothing)
+        Self::begin(slf, Strategy::Engine(Request::Link { from, to, flags }), Conversion::Nothing)
     }
 
     #[pyo3(signature = (target, path, dir_fd, /))]
@@ -176,8 +174,8 @@ impl Files {
         path: &Bound<'py, PyBytes>,
         dir_fd: RawFd,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let target = self::path(target)?;
+        let target = paths::path(target)?;
         let request = Request::Symlink { target, at: place(path, dir_fd)? };
-        Self::begin(slf, Way::Engine(request), Want::Nothing)
+        Self::begin(slf, Strategy::Engine(request), Conversion::Nothing)
     }
 }

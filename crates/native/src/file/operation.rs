@@ -3,68 +3,21 @@
 //!
 //! It is a `collections.abc.Coroutine`, so that it can be made a task. Nothing is done before it is awaited.
 
+use super::attempt::{Act, Attempt, Then};
 use super::fast::FastFile;
-use crate::ffi::awaitable::{self, Step, Steps};
+use crate::ffi::awaitable::{self, Steps};
+use crate::ffi::coroutine::{self, Step};
+use crate::ffi::fallible;
 use crate::ffi::recycled::{self, Pool, Recycled};
-use crate::ffi::{LoopCell, Object, call};
+use crate::ffi::values::Value;
+use crate::ffi::{LoopCell, Object};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
-use pyo3::{IntoPyObjectExt, PyTraverseError, PyVisit, intern};
+use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit, intern};
 use std::ffi::CString;
 
-/// The operation that was called.
-pub enum Act {
-    Read(usize),
-    ReadLine,
-    Write(Object),
-    ReadAll,
-    ReadAt { size: usize, offset: i64 },
-    Flush,
-    Close,
-}
-
-/// The result of an attempt without the slow half.
-pub enum Attempt {
-    Done(Object),
-    /// It has started: the future to wait for, and the next step.
-    Wait(Object, Then),
-    /// The slow half has to do it.
-    Slow,
-}
-
-impl Attempt {
-    pub fn wait(future: &Bound<'_, PyAny>, then: Then) -> PyResult<Self> {
-        let steps = future.call_method0(intern!(future.py(), "__await__"))?;
-        Ok(Self::Wait(Object::new(steps), then))
-    }
-}
-
-/// The step after an operation has waited.
-pub enum Then {
-    /// It has kept the turn until now; this is the result.
-    Leave(Object),
-    /// Like `Leave`, but these bytes are buffered first.
-    Put(Box<[u8]>, Object),
-    /// The bytes read are the result, if there are this many or none.
-    Read(usize),
-}
-
-impl Act {
-    /// The arguments for the slow half.
-    fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        match self {
-            Self::Read(size) => PyTuple::new(py, [*size]),
-            Self::ReadLine | Self::ReadAll | Self::Flush | Self::Close => Ok(PyTuple::empty(py)),
-            Self::Write(data) => PyTuple::new(py, [data.bind(py)]),
-            Self::ReadAt { size, offset } => {
-                PyTuple::new(py, [size.into_bound_py_any(py)?, offset.into_bound_py_any(py)?])
-            }
-        }
-    }
-}
-
-enum Course {
+enum State {
     New(Act),
     /// It has started and waits.
     Waiting {
@@ -77,7 +30,7 @@ enum Course {
     Ended,
 }
 
-impl Course {
+impl State {
     /// It keeps the file's turn until it has ended.
     fn has_turn(&self) -> bool {
         matches!(self, Self::Waiting { then: Then::Leave(_) | Then::Put(..), .. })
@@ -88,29 +41,29 @@ impl Course {
 pub struct Operation {
     file: Py<FastFile>,
     slow: &'static str,
-    course: LoopCell<Course>,
+    state: LoopCell<State>,
 }
 
 impl Operation {
     pub fn new(file: Py<FastFile>, act: Act, slow: &'static str) -> Self {
-        Self { file, slow, course: LoopCell::new(Course::New(act)) }
+        Self { file, slow, state: LoopCell::new(State::New(act)) }
     }
 
-    fn set(&self, py: Python<'_>, course: Course) -> Course {
-        self.course.with(py, |now| std::mem::replace(now, course))
+    fn set(&self, py: Python<'_>, state: State) -> State {
+        self.state.with(py, |now| std::mem::replace(now, state))
     }
 
     /// Runs the slow half.
     fn go_slow(slf: Borrowed<'_, '_, Self>, act: &Act, value: &Bound<'_, PyAny>) -> PyResult<Step> {
         let (py, this) = (slf.py(), slf.get());
-        let method = this.file.bind(py).getattr(PyString::intern(py, this.slow))?;
+        let method = this.file.bind(py).getattr(fallible::interned(py, this.slow)?)?;
         let coroutine = method.call1(act.arguments(py)?)?;
-        this.set(py, Course::Slow(Object::new(coroutine.clone())));
+        this.set(py, State::Slow(Object::new(coroutine.clone())));
         recycled::track(py, &slf.to_owned().unbind());
-        call::send(&coroutine, value)
+        coroutine::send(&coroutine, value)
     }
 
-    /// One step of the awaited coroutine. If the course is `New` afterwards, the slow half has to start over.
+    /// One step of the awaited coroutine. If the state is `New` afterwards, the slow half has to start over.
     fn go_on(
         &self,
         py: Python<'_>,
@@ -119,7 +72,7 @@ impl Operation {
         act: Act,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<Step> {
-        let stepped = call::send(steps.bind(py), value);
+        let stepped = coroutine::send(steps.bind(py), value);
         self.after(py, stepped, steps, then, act)
     }
 
@@ -133,7 +86,7 @@ impl Operation {
     ) -> PyResult<Step> {
         match (stepped, then) {
             (Ok(Step::Yielded(object)), then) => {
-                self.set(py, Course::Waiting { steps, then, act });
+                self.set(py, State::Waiting { steps, then, act });
                 Ok(Step::Yielded(object))
             }
             (Ok(Step::Returned(_)), Then::Leave(value)) => {
@@ -143,7 +96,7 @@ impl Operation {
             (Ok(Step::Returned(data)), Then::Read(size)) => {
                 let len = data.bind(py).len()?;
                 if len != size && len != 0 {
-                    self.set(py, Course::New(act));
+                    self.set(py, State::New(act));
                 }
                 Ok(Step::Returned(data))
             }
@@ -162,10 +115,15 @@ impl Operation {
 
     /// The slow half's coroutine.
     fn slow<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        self.course.with(py, |course| match course {
-            Course::Slow(coroutine) => Some(coroutine.bind(py).clone()),
+        self.state.with(py, |state| match state {
+            State::Slow(coroutine) => Some(coroutine.bind(py).clone()),
             _ => None,
         })
+    }
+
+    fn full_name(&self, py: Python<'_>) -> PyResult<String> {
+        let class = self.file.bind(py).get_type();
+        Ok(format!("{}.{}", class.name()?, self.name()))
     }
 
     /// Warns that it was never awaited.
@@ -173,7 +131,7 @@ impl Operation {
     fn warn(&self, py: Python<'_>) {
         // An exception may be propagating; it must not be lost.
         let raised = PyErr::take(py);
-        let name = self.__qualname__(py).unwrap_or_else(|_| self.name().to_owned());
+        let name = self.full_name(py).unwrap_or_else(|_| self.name().to_owned());
         let text = CString::new(format!("coroutine '{name}' was never awaited"));
         let warned = text
             .map_err(PyErr::from)
@@ -204,8 +162,8 @@ impl Steps for Operation {
     #[inline]
     fn send<'py>(slf: Borrowed<'_, 'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Step> {
         let (py, this) = (slf.py(), slf.get());
-        match this.set(py, Course::Ended) {
-            Course::New(act) => match this.file.get().attempt(py, &act)? {
+        match this.set(py, State::Ended) {
+            State::New(act) => match this.file.get().attempt(py, &act)? {
                 Attempt::Done(done) => Ok(Step::Returned(done)),
                 Attempt::Wait(steps, then) => {
                     recycled::track(py, &slf.to_owned().unbind());
@@ -213,11 +171,11 @@ impl Steps for Operation {
                 }
                 Attempt::Slow => Self::go_slow(slf, &act, value),
             },
-            Course::Waiting { steps, then, act } => {
+            State::Waiting { steps, then, act } => {
                 let step = this.go_on(py, steps, then, act, value);
                 match step {
                     Ok(Step::Returned(_)) | Err(_) => {
-                        if let Course::New(act) = this.set(py, Course::Ended) {
+                        if let State::New(act) = this.set(py, State::Ended) {
                             // The read was short: the slow half repeats it.
                             return Self::go_slow(slf, &act, value);
                         }
@@ -226,12 +184,12 @@ impl Steps for Operation {
                     step => step,
                 }
             }
-            Course::Slow(coroutine) => {
+            State::Slow(coroutine) => {
                 let coroutine = coroutine.bind(py).clone();
-                this.set(py, Course::Slow(Object::new(coroutine.clone())));
-                call::send(&coroutine, value)
+                this.set(py, State::Slow(Object::new(coroutine.clone())));
+                coroutine::send(&coroutine, value)
             }
-            Course::Ended => Err(PyRuntimeError::new_err("cannot reuse already awaited coroutine")),
+            State::Ended => Err(PyRuntimeError::new_err("cannot reuse already awaited coroutine")),
         }
     }
 }
@@ -266,7 +224,7 @@ impl Operation {
         if let Some(coroutine) = self.slow(py) {
             return coroutine.call_method1(intern!(py, "throw"), args.clone());
         }
-        if let Course::Waiting { steps, then, act } = self.set(py, Course::Ended) {
+        if let State::Waiting { steps, then, act } = self.set(py, State::Ended) {
             let thrown = steps.bind(py).call_method1(intern!(py, "throw"), args.clone());
             let step = self.after(
                 py,
@@ -279,32 +237,31 @@ impl Operation {
                 Step::Yielded(object) | Step::Returned(object) => Ok(object.bind(py).clone()),
             };
         }
-        Err(call::raised(args)?)
+        Err(coroutine::raised(args)?)
     }
 
     /// Like a coroutine's `close`.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        match self.set(py, Course::Ended) {
-            Course::Slow(coroutine) => {
+        match self.set(py, State::Ended) {
+            State::Slow(coroutine) => {
                 coroutine.bind(py).call_method0(intern!(py, "close")).map(drop)
             }
             // The operation continues, but the turn is passed on.
-            Course::Waiting { then: Then::Leave(_) | Then::Put(..), .. } => {
+            State::Waiting { then: Then::Leave(_) | Then::Put(..), .. } => {
                 self.file.get().leave(py)
             }
-            Course::Waiting { .. } | Course::New(_) | Course::Ended => Ok(()),
+            State::Waiting { .. } | State::New(_) | State::Ended => Ok(()),
         }
     }
 
     #[getter]
-    fn __name__(&self) -> &'static str {
-        self.name()
+    fn __name__(&self) -> Value<&'static str> {
+        Value(self.name())
     }
 
     #[getter]
-    fn __qualname__(&self, py: Python<'_>) -> PyResult<String> {
-        let class = self.file.bind(py).get_type();
-        Ok(format!("{}.{}", class.name()?, self.name()))
+    fn __qualname__(&self, py: Python<'_>) -> PyResult<Value<String>> {
+        self.full_name(py).map(Value)
     }
 
     /// The object that the slow half waits for, as for coroutines.
@@ -313,15 +270,15 @@ impl Operation {
         self.slow(py).map(|coroutine| coroutine.getattr(intern!(py, "cr_await"))).transpose()
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("<coroutine {}>", self.__qualname__(py)?))
+    fn __repr__(&self, py: Python<'_>) -> PyResult<Value<String>> {
+        Ok(Value(format!("<coroutine {}>", self.full_name(py)?)))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.file)?;
-        let visited = self.course.peek(|course| match course {
-            Course::New(Act::Write(object)) | Course::Slow(object) => object.visit(&visit),
-            Course::Waiting { steps, then, act } => {
+        let visited = self.state.peek(|state| match state {
+            State::New(Act::Write(object)) | State::Slow(object) => object.visit(&visit),
+            State::Waiting { steps, then, act } => {
                 steps.visit(&visit)?;
                 if let Act::Write(object) = act {
                     object.visit(&visit)?;
@@ -345,7 +302,7 @@ impl Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        match self.course.peek(|course| (matches!(course, Course::New(_)), course.has_turn())) {
+        match self.state.peek(|state| (matches!(state, State::New(_)), state.has_turn())) {
             Some((true, _)) => Python::attach(|py| self.warn(py)),
             Some((_, true)) => Python::attach(|py| {
                 // Like the `finally` of a coroutine that is not awaited to its end.

@@ -5,19 +5,23 @@
 
 use super::Files;
 use super::budget::Budget;
-use super::cancel::Canceller;
+use super::cancel::{Abandoned, Canceller};
 use super::descriptors::Closing;
-use super::pending::{Pending, Want};
+use super::pending::{Conversion, Pending};
 use super::reaping;
-use super::stored::Abandoned;
 use crate::errors;
 use crate::ffi::Object;
+use crate::imports;
+use oneloop_engine::files::mount::Place;
 use oneloop_engine::files::threads::Work;
-use oneloop_engine::files::{Brief, Call, Completion, Engines, Lane, Request, Ticket, cached};
+use oneloop_engine::files::{
+    AT_FDCWD, Brief, Call, Completion, Engines, Lane, Request, Ticket, cached,
+};
 use oneloop_engine::sys::file;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -31,21 +35,21 @@ const PATIENCE: Duration = Duration::from_micros(50);
 pub(super) const LONG: usize = 1 << 20;
 
 /// How an operation is executed.
-pub enum Way {
+pub enum Strategy {
     Engine(Request),
     /// By a separate thread: it may wait forever.
-    Alone(Request),
+    Unbounded(Request),
     Call(Call, Lane),
     /// Like `Call`, even if nobody waits: a file is being closed.
-    Due(Call, Lane),
+    UncancellableCall(Call, Lane),
 }
 
 /// The result of waiting for a short operation.
-pub enum Begun<'py> {
+pub enum StartOutcome<'py> {
     /// It has succeeded or failed.
-    Done(PyResult<()>),
+    Finished(PyResult<Bound<'py, PyAny>>),
     /// It takes longer.
-    Later(Bound<'py, PyAny>),
+    Running(Bound<'py, PyAny>, Ticket),
 }
 
 impl Files {
@@ -64,20 +68,20 @@ impl Files {
     /// Starts an operation and returns its future.
     pub(super) fn begin<'py>(
         slf: &Bound<'py, Self>,
-        way: Way,
-        want: Want,
+        strategy: Strategy,
+        conversion: Conversion,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (future, _) = Self::begin_ticketed(slf, way, want)?;
+        let (future, _) = Self::begin_ticketed(slf, strategy, conversion)?;
         Ok(future)
     }
 
     /// Starts an operation that may wait forever; cancelling its future ends it.
     pub(super) fn begin_cancellable<'py>(
         slf: &Bound<'py, Self>,
-        way: Way,
-        want: Want,
+        strategy: Strategy,
+        conversion: Conversion,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (future, ticket) = Self::begin_ticketed(slf, way, want)?;
+        let (future, ticket) = Self::begin_ticketed(slf, strategy, conversion)?;
         Canceller::watch(slf, &future, ticket, None)?;
         Ok(future)
     }
@@ -85,11 +89,11 @@ impl Files {
     /// Starts an operation that checks whether it was abandoned.
     pub(super) fn begin_abandonable<'py>(
         slf: &Bound<'py, Self>,
-        way: Way,
-        want: Want,
+        strategy: Strategy,
+        conversion: Conversion,
         abandoned: Abandoned,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (future, ticket) = Self::begin_ticketed(slf, way, want)?;
+        let (future, ticket) = Self::begin_ticketed(slf, strategy, conversion)?;
         Canceller::watch(slf, &future, ticket, Some(abandoned))?;
         Ok(future)
     }
@@ -99,28 +103,32 @@ impl Files {
     /// was started.
     pub(super) fn begin_briefly<'py>(
         slf: &Bound<'py, Self>,
-        way: Way,
-        want: Want,
-    ) -> PyResult<Begun<'py>> {
+        strategy: Strategy,
+        conversion: Conversion,
+    ) -> PyResult<StartOutcome<'py>> {
         let (py, this) = (slf.py(), slf.get());
-        let (work, lane, is_due) = match way {
+        let (work, lane, is_uncancellable) = match strategy {
             _ if !this.budget.with(py, Budget::may_wait) || !this.may_work(py) => {
-                return Self::begin(slf, way, want).map(Begun::Later);
+                return Self::begin_late(slf, strategy, conversion);
             }
-            Way::Call(call, Lane::Near) => (Work::Call(call), Lane::Near, false),
-            Way::Due(call, Lane::Near) => (Work::Call(call), Lane::Near, true),
-            way => return Self::begin(slf, way, want).map(Begun::Later),
+            Strategy::Call(call, Lane::Local) => (Work::Call(call), Lane::Local, false),
+            Strategy::UncancellableCall(call, Lane::Local) => (Work::Call(call), Lane::Local, true),
+            strategy => return Self::begin_late(slf, strategy, conversion),
         };
         // The same checks as for making a future: on an error nothing is started.
         this.owner.get().check_closed()?;
-        this.owner.get()._check_process(py)?;
-        let pending = Pending { future: None, want };
+        this.owner.get()._check_process()?;
+        let pending = Pending { future: None, conversion };
         let submitted = this.engines.with(py, |engines| match engines {
-            Some(engines) => Ok(engines.work_and_wait(work, lane, is_due, pending, PATIENCE)),
+            Some(engines) => {
+                Ok(engines.work_and_wait(work, lane, is_uncancellable, pending, PATIENCE))
+            }
             None => Err(pending),
         });
         match submitted {
-            Ok(Ok(Brief::Done(completion))) => Ok(Begun::Done(Pending::settle(completion, slf))),
+            Ok(Ok(Brief::Done(completion))) => {
+                Ok(StartOutcome::Finished(Pending::finish(completion, slf)))
+            }
             Ok(Ok(late @ (Brief::Later(key) | Brief::Late(key)))) => {
                 if matches!(late, Brief::Late(_)) {
                     this.budget.with(py, Budget::has_waited_in_vain);
@@ -128,15 +136,15 @@ impl Files {
                 // The operation was started, so this is not an error of starting it.
                 let future = match this.make_future(py) {
                     Ok(future) => future,
-                    Err(error) => return Ok(Begun::Done(Err(error))),
+                    Err(error) => return Ok(StartOutcome::Finished(Err(error))),
                 };
-                let told = future.clone().unbind();
+                let waiter = future.clone().unbind();
                 this.engines.with(py, |engines| {
                     if let Some(owner) = engines.as_mut().and_then(|engines| engines.owner(key)) {
-                        owner.future = Some(told);
+                        owner.future = Some(waiter);
                     }
                 });
-                Ok(Begun::Later(future))
+                Ok(StartOutcome::Running(future, Ticket::Threads(key)))
             }
             Ok(Err((error, pending))) => {
                 drop(pending);
@@ -149,15 +157,42 @@ impl Files {
         }
     }
 
+    fn begin_late<'py>(
+        slf: &Bound<'py, Self>,
+        strategy: Strategy,
+        conversion: Conversion,
+    ) -> PyResult<StartOutcome<'py>> {
+        let (future, ticket) = Self::begin_ticketed(slf, strategy, conversion)?;
+        Ok(StartOutcome::Running(future, ticket))
+    }
+
+    /// Starts an operation on memory of the program: its future does not end before the kernel has finished with that
+    /// memory. Cancelling it only asks the operation to end early.
+    pub(super) fn begin_borrowing<'py>(
+        slf: &Bound<'py, Self>,
+        strategy: Strategy,
+        conversion: Conversion,
+        abandoned: Option<Abandoned>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        let owner = this.owner.bind(py);
+        owner.get().check_closed()?;
+        owner.get()._check_process()?;
+        let future = imports::borrowing_future(py)?.call1((owner,))?;
+        let ticket = Self::submit(slf, strategy, conversion, &future)?;
+        Canceller::lend(slf, &future, ticket, abandoned)?;
+        Ok(future)
+    }
+
     fn begin_ticketed<'py>(
         slf: &Bound<'py, Self>,
-        way: Way,
-        want: Want,
+        strategy: Strategy,
+        conversion: Conversion,
     ) -> PyResult<(Bound<'py, PyAny>, Ticket)> {
         let py = slf.py();
         let this = slf.get();
         let future = this.make_future(py)?;
-        let ticket = Self::submit(slf, way, want, &future)?;
+        let ticket = Self::submit(slf, strategy, conversion, &future)?;
         Ok((future, ticket))
     }
 
@@ -168,45 +203,67 @@ impl Files {
     pub(super) fn make_future<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let owner = self.owner.bind(py);
         owner.get().check_closed()?;
-        owner.get()._check_process(py)?;
+        owner.get()._check_process()?;
         owner.call_method0(intern!(py, "create_future"))
     }
 
     pub(super) fn submit(
         slf: &Bound<'_, Self>,
-        way: Way,
-        want: Want,
+        strategy: Strategy,
+        conversion: Conversion,
         future: &Bound<'_, PyAny>,
     ) -> PyResult<Ticket> {
         let py = slf.py();
         let this = slf.get();
-        this.follow_thread(slf)?;
-        let fd = match &way {
-            Way::Engine(request) | Way::Alone(request) => request.fd(),
-            Way::Call(..) | Way::Due(..) => None,
+        Self::drive(slf, Engines::follow_thread)?;
+        let fd = match &strategy {
+            Strategy::Engine(request) | Strategy::Unbounded(request) => request.fd(),
+            Strategy::Call(..) | Strategy::UncancellableCall(..) => None,
         };
         let lane = match fd {
             Some(fd) => this.descriptors.with(py, |descriptors| descriptors.lane(fd)),
-            None => Lane::Far,
+            None => Lane::Remote(Self::place_of(&strategy)),
         };
-        let lane = match &way {
-            Way::Engine(request) if lane == Lane::Near && request.bytes() > LONG => Lane::Bulk,
+        let lane = match &strategy {
+            Strategy::Engine(request) if lane == Lane::Local && request.bytes() > LONG => {
+                Lane::Bulk
+            }
             _ => lane,
         };
-        let pending = Pending { future: Some(future.clone().unbind()), want };
-        Self::take(slf, way, lane, fd, pending)
+        let pending = Pending { future: Some(future.clone().unbind()), conversion };
+        Self::take(slf, strategy, lane, fd, pending)
+    }
+
+    /// The place of a request without an open file.
+    fn place_of(strategy: &Strategy) -> Place {
+        let (Strategy::Engine(request) | Strategy::Unbounded(request)) = strategy else {
+            return Place::Unknown;
+        };
+        Place::first_remote(request.names().iter().map(|at| cached::place_of(at.dir_fd, &at.path)))
     }
 
     /// Closes a descriptor on a thread, without a future.
     fn close_for_nobody(slf: &Bound<'_, Self>, fd: RawFd, lane: Lane) -> PyResult<()> {
-        let pending = Pending { future: None, want: Want::Nothing };
-        let way = Way::Due(Box::new(move || file::close(fd).map(|()| 0)), lane);
-        Self::take(slf, way, lane, None, pending).map(drop)
+        let pending = Pending { future: None, conversion: Conversion::Nothing };
+        let strategy =
+            Strategy::UncancellableCall(Box::new(move || file::close(fd).map(|()| 0)), lane);
+        Self::take(slf, strategy, lane, None, pending).map(drop)
+    }
+
+    /// Removes a file on a thread, without a future. That it does not exist any more is no error.
+    pub(super) fn remove_for_nobody(slf: &Bound<'_, Self>, path: CString) -> PyResult<()> {
+        let lane = Lane::Remote(cached::place_of(AT_FDCWD, &path));
+        let pending = Pending { future: None, conversion: Conversion::Nothing };
+        let call: Call = Box::new(move || match file::unlink((AT_FDCWD, &path), 0) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+            result => result.map(|()| 0),
+        });
+        Self::take(slf, Strategy::UncancellableCall(call, lane), lane, None, pending).map(drop)
     }
 
     fn take(
         slf: &Bound<'_, Self>,
-        way: Way,
+        strategy: Strategy,
         lane: Lane,
         fd: Option<RawFd>,
         pending: Pending,
@@ -214,11 +271,13 @@ impl Files {
         let py = slf.py();
         let this = slf.get();
         let submitted = this.engines.with(py, |engines| match engines {
-            Some(engines) => Ok(match way {
-                Way::Engine(request) => engines.submit(request, lane, pending),
-                Way::Alone(request) => engines.submit_alone(request, pending),
-                Way::Call(call, lane) => engines.call(call, lane, pending),
-                Way::Due(call, lane) => engines.call_due(call, lane, pending),
+            Some(engines) => Ok(match strategy {
+                Strategy::Engine(request) => engines.submit(request, lane, pending),
+                Strategy::Unbounded(request) => engines.submit_unbounded(request, pending),
+                Strategy::Call(call, lane) => engines.call(call, lane, pending),
+                Strategy::UncancellableCall(call, lane) => {
+                    engines.call_uncancellable(call, lane, pending)
+                }
             }),
             None => Err(pending),
         });
@@ -264,7 +323,7 @@ impl Files {
 
     pub(super) fn ask_for_flush(&self, slf: &Bound<'_, Self>) {
         let py = slf.py();
-        if !self.is_flush_due.with(py, |due| std::mem::replace(due, true)) {
+        if !self.is_flush_scheduled.with(py, |scheduled| std::mem::replace(scheduled, true)) {
             let object = Object::new(slf.clone().into_any());
             self.owner.get().flush_later(py, object, reaping::flush);
         }
@@ -273,16 +332,16 @@ impl Files {
     /// Runs `f` on the engines, and resolves the futures of completed operations.
     pub(super) fn drive(
         slf: &Bound<'_, Self>,
-        f: impl FnOnce(&mut Engines<Pending>, &mut Vec<Completion<Pending>>) -> io::Result<()>,
+        f: impl FnOnce(&mut Engines<Pending>, &mut Vec<Completion<Pending>>),
     ) -> PyResult<()> {
         let mut completions = Vec::new();
-        let result = slf.get().engines.with(slf.py(), |engines| match engines {
-            Some(engines) => f(engines, &mut completions),
-            None => Ok(()),
+        let lost = slf.get().engines.with(slf.py(), |engines| {
+            let engines = engines.as_mut()?;
+            f(engines, &mut completions);
+            engines.take_lost()
         });
         let settled = Self::settle_all(slf, completions);
-        result.map_err(|e| errors::os_error("io_uring_enter", &e))?;
-        settled
+        settled.and(lost.map_or(Ok(()), |lost| reaping::leave(slf, &lost)))
     }
 
     /// Resolves every future, even if others fail.
@@ -308,7 +367,9 @@ impl Files {
             Ok(None) => {
                 future.call_method1(intern!(slf.py(), "set_result"), (slf.py().None(),)).map(drop)
             }
-            Ok(Some((way, want))) => Self::submit(slf, way, want, future).map(drop),
+            Ok(Some((strategy, conversion))) => {
+                Self::submit(slf, strategy, conversion, future).map(drop)
+            }
             Err(e) => future
                 .call_method1(intern!(slf.py(), "set_exception"), (errors::file_error(&e),))
                 .map(drop),
@@ -318,16 +379,17 @@ impl Files {
     /// Whether a clean descriptor can be closed without waiting.
     pub(super) fn closes_at_once(slf: &Bound<'_, Self>, fd: RawFd) -> bool {
         let this = slf.get();
-        let is_quick = this.descriptors.with(slf.py(), |descriptors| {
-            !descriptors.is_busy(fd) && descriptors.lane(fd) == Lane::Near
+        let (is_quick, is_small) = this.descriptors.with(slf.py(), |descriptors| {
+            let is_quick = !descriptors.is_busy(fd) && descriptors.lane(fd) == Lane::Local;
+            (is_quick, descriptors.is_still_small(fd))
         });
-        is_quick && !cached::is_long_to_close(fd)
+        is_quick && (is_small || !cached::is_long_to_close(fd))
     }
 
-    /// Forgets a descriptor and returns the lane for its close; `Near` ones may be closed immediately.
+    /// Forgets a descriptor and returns the lane for its close; `Local` ones may be closed immediately.
     fn closing_lane(slf: &Bound<'_, Self>, fd: RawFd) -> Lane {
         match slf.get().descriptors.with(slf.py(), |descriptors| descriptors.forget(fd)) {
-            Lane::Near if cached::is_long_to_close(fd) => Lane::Bulk,
+            Lane::Local if cached::is_long_to_close(fd) => Lane::Bulk,
             lane => lane,
         }
     }
@@ -337,19 +399,19 @@ impl Files {
         slf: &Bound<'_, Self>,
         fd: RawFd,
         clean: bool,
-    ) -> io::Result<Option<(Way, Want)>> {
+    ) -> io::Result<Option<(Strategy, Conversion)>> {
         let lane = Self::closing_lane(slf, fd);
-        if lane == Lane::Near && clean {
+        if lane == Lane::Local && clean {
             return file::close(fd).map(|()| None);
         }
         let call: Call = Box::new(move || file::close(fd).map(|()| 0));
-        Ok(Some((Way::Due(call, lane), Want::Nothing)))
+        Ok(Some((Strategy::UncancellableCall(call, lane), Conversion::Nothing)))
     }
 
     /// Like `close_now`, without a future. From any thread that holds the GIL.
     pub(super) fn forsake_now(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
         let lane = Self::closing_lane(slf, fd);
-        if lane == Lane::Near || slf.get().is_shut(slf.py()) {
+        if lane == Lane::Local || slf.get().is_shut(slf.py()) {
             return file::close(fd).map_err(|e| errors::file_error(&e));
         }
         Self::close_for_nobody(slf, fd, lane)

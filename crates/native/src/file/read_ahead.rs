@@ -3,7 +3,9 @@
 //! Works only in memory, without files or encodings. Taken data counts as read by the program. The tests compare it
 //! with a simple implementation.
 
+use crate::ffi::fallible;
 use crate::ffi::text::{self, Chunk};
+use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -180,10 +182,17 @@ impl ReadAhead {
         if self.state.with(py, |state| state.tail.is_empty()) {
             return Ok(());
         }
-        let pieces = self.take_pieces(py)?;
+        let pieces = self.take_pieces(py)?.0;
         let chunk = Chunk::of(&text::joined(self.empty.bind(py), pieces)?)?;
         self.replace(py, chunk);
         Ok(())
+    }
+
+    /// For bytes, whose lines end with a line feed.
+    pub(super) fn of_bytes(py: Python<'_>) -> PyResult<Self> {
+        let empty = fallible::bytes(py, b"")?.into_any();
+        let (newline, empty) = (Newline::One(b'\n'), Object::new(empty));
+        Ok(Self { newline, empty, state: LoopCell::default() })
     }
 
     fn empty<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
@@ -211,8 +220,8 @@ impl ReadAhead {
 
     /// The number of bytes or characters available.
     #[getter]
-    fn remaining(&self, py: Python<'_>) -> usize {
-        self.state.with(py, |state| state.remaining())
+    fn remaining(&self, py: Python<'_>) -> Value<usize> {
+        Value(self.state.with(py, |state| state.remaining()))
     }
 
     /// Append data that was read.
@@ -290,7 +299,7 @@ impl ReadAhead {
     }
 
     /// Take everything, as the pieces it is stored in.
-    fn take_pieces<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    fn take_pieces<'py>(&self, py: Python<'py>) -> PyResult<Value<Vec<Bound<'py, PyAny>>>> {
         let (rest, tail) = self.state.with(py, |state| {
             let rest = state.chunk.as_ref().map(|chunk| chunk.slice(py, state.at, chunk.len()));
             (rest, state.tail.iter().map(|piece| piece.clone_ref(py)).collect::<Vec<_>>())
@@ -299,7 +308,7 @@ impl ReadAhead {
         pieces.extend(rest.transpose()?);
         pieces.extend(tail.iter().map(|piece| piece.bind(py).clone()));
         self.forget(py);
-        Ok(pieces)
+        Ok(Value(pieces))
     }
 
     /// Everything that `take()` would return, without taking it.

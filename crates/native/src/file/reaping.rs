@@ -4,29 +4,13 @@ use super::Files;
 use super::pending::Pending;
 use crate::errors;
 use crate::event_loop::{LoopCore, OnReady};
-use oneloop_engine::files::{Engines, ring};
+use oneloop_engine::files::{Choice, Engines, Left, Lost, Why};
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
 impl Files {
-    /// The loop may run in another thread than before, which cannot use its ring.
-    pub(super) fn follow_thread(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        let py = slf.py();
-        let old = self
-            .engines
-            .with(py, |engines| engines.as_mut().map_or(Ok(None), Engines::follow_thread));
-        let old = old.map_err(|e| errors::os_error("io_uring_setup", &e))?;
-        let Some(old) = old else { return Ok(()) };
-        if let Some(token) = self.ring_token.take(py) {
-            self.owner.get().deregister(slf.as_any(), token);
-        }
-        give_up(slf, &old)?;
-        drop(old);
-        self.register(slf)
-    }
-
     /// Registers the engines' descriptors in the poller.
     pub(super) fn register(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
@@ -51,23 +35,61 @@ impl Files {
     }
 }
 
-/// Fails the futures of a ring that only another thread could reap; its records stay (S1).
-fn give_up(slf: &Bound<'_, Files>, ring: &ring::Ring<Pending>) -> PyResult<()> {
+/// Leaves an engine that this process must not use any more.
+pub(super) fn leave(slf: &Bound<'_, Files>, lost: &Lost<Pending>) -> PyResult<()> {
+    let (py, this) = (slf.py(), slf.get());
+    let (token, choice) = match &lost.left {
+        Left::Ring(_) => (&this.ring_token, Choice::Ring),
+        Left::Direct(_) => (&this.direct_token, Choice::Aio),
+    };
+    if let Some(token) = token.take(py) {
+        this.owner.get().deregister(slf.as_any(), token);
+    }
+    if let Why::Forbidden(error) = &lost.why {
+        this.has_lost(py, choice, error);
+    }
+    let given_up = give_up(slf, lost);
+    this.register(slf).and(given_up)
+}
+
+/// Fails the futures of operations whose end nobody will see; their records stay (S1).
+fn give_up(slf: &Bound<'_, Files>, lost: &Lost<Pending>) -> PyResult<()> {
     let py = slf.py();
-    for (request, pending) in ring.operations() {
-        let Some(future) = pending.future.as_ref().map(|future| future.bind(py)) else { continue };
-        if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
-            let error = PyRuntimeError::new_err(
-                "the event loop has moved to another thread while this file operation was in \
-                 progress: it is unknown whether it has happened",
+    let error = || match &lost.why {
+        Why::Moved => PyRuntimeError::new_err(
+            "the event loop has moved to another thread while this file operation was in progress: \
+             it is unknown whether it has happened",
+        ),
+        Why::Forbidden(error) => {
+            let call = match &lost.left {
+                Left::Ring(_) => "io_uring_enter",
+                Left::Direct(_) => "io_getevents",
+            };
+            let note = format!(
+                "{call}, which was forbidden while this file operation was in progress: it is \
+                 unknown whether it has happened"
             );
-            future.call_method1(intern!(py, "set_exception"), (error,))?;
+            errors::os_error(&note, error)
+        }
+    };
+    let mut result = Ok(());
+    for (request, pending) in lost.operations() {
+        if let Some(future) = pending.future.as_ref().map(|future| future.bind(py)) {
+            result = result.and(fail(future, error()));
         }
         if let Some(fd) = request.fd() {
-            Files::has_ended(slf, fd)?;
+            result = result.and(Files::has_ended(slf, fd));
         }
     }
-    Ok(())
+    result
+}
+
+fn fail(future: &Bound<'_, PyAny>, error: PyErr) -> PyResult<()> {
+    let py = future.py();
+    if future.call_method0(intern!(py, "done"))?.is_truthy()? {
+        return Ok(());
+    }
+    future.call_method1(intern!(py, "set_exception"), (error,)).map(drop)
 }
 
 fn files_of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, Files>> {
@@ -79,7 +101,7 @@ pub(super) fn flush(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> P
     let py = owner.py();
     let slf = files_of(object)?;
     let this = slf.get();
-    this.is_flush_due.set(py, false);
+    this.is_flush_scheduled.set(py, false);
     Files::drive(slf, Engines::flush)?;
     let is_more =
         this.engines.with(py, |engines| engines.as_ref().is_some_and(Engines::has_unsent));
@@ -102,7 +124,7 @@ fn reap_ring(
     _readiness: Readiness,
 ) -> PyResult<()> {
     let slf = files_of(object)?;
-    slf.get().follow_thread(slf)?;
+    Files::drive(slf, Engines::follow_thread)?;
     Files::drive(slf, Engines::reap_ring)?;
     if slf.get().engines.with(owner.py(), |e| e.as_ref().is_some_and(Engines::has_unsent)) {
         slf.get().ask_for_flush(slf);
@@ -123,8 +145,5 @@ fn reap_pool(
     object: &Bound<'_, PyAny>,
     _readiness: Readiness,
 ) -> PyResult<()> {
-    Files::drive(files_of(object)?, |engines, completions| {
-        engines.reap_pool(completions);
-        Ok(())
-    })
+    Files::drive(files_of(object)?, Engines::reap_pool)
 }

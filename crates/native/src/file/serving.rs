@@ -1,10 +1,11 @@
 //! What a file server needs from `Files`: work on its threads, pieces of files, and closing descriptors.
 
 use super::Files;
-use super::operations::Way;
-use super::pending::Want;
+use super::operations::Strategy;
+use super::pending::Conversion;
 use crate::imports;
 use oneloop_engine::files::Lane;
+use oneloop_engine::files::mount::Place;
 use oneloop_engine::files::served::Opened;
 use pyo3::prelude::*;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -16,7 +17,7 @@ impl Files {
     }
 
     /// Runs work that may wait for a disk or a server on a thread. Returns a future that is done when the work is.
-    pub fn run_far<'py>(
+    pub fn run_remote<'py>(
         slf: &Bound<'py, Self>,
         work: impl FnOnce() + Send + 'static,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -24,12 +25,12 @@ impl Files {
             work();
             Ok(0)
         });
-        Self::begin(slf, Way::Call(call, Lane::Far), Want::Nothing)
+        Self::begin(slf, Strategy::Call(call, Lane::Remote(Place::Unknown)), Conversion::Nothing)
     }
 
     /// Stores the status of a descriptor for `read_piece`.
     pub fn adopt(&self, py: Python<'_>, opened: &Opened) {
-        self.keep_look(py, opened.fd.as_raw_fd(), &opened.status, opened.is_near);
+        self.remember_status(py, opened.fd.as_raw_fd(), &opened.status, opened.is_local);
     }
 
     /// Returns up to `len` bytes, or a future of them.

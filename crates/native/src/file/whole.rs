@@ -67,7 +67,7 @@ impl Files {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (py, this) = (slf.py(), slf.get());
         this.owner.get().check_closed()?;
-        let path = super::names::path(path)?;
+        let path = super::paths::path(path)?;
         if !this.may_work(py) {
             return Self::defer(slf, Work::Whole(path)).map(Some);
         }

@@ -4,15 +4,15 @@
 //! While a green thread runs, the loop counts as not running: code that looks for a running loop (asyncio's
 //! functions, Django) finds none. Upholds S2: no borrow is held across a switch.
 
-use super::waiter::{self, Turn, Waiter};
+use super::turn::Turn;
 use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, Object, call, chunks, greenlet};
 use crate::imports;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::{PyTraverseError, PyVisit, intern};
 use std::cell::RefCell;
+use std::sync::atomic::AtomicUsize;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 thread_local! {
     /// The hub whose green threads run in this thread.
     static ACTIVE: RefCell<Option<Py<HubCore>>> = const { RefCell::new(None) };
@@ -20,24 +20,24 @@ thread_local! {
 
 /// Return the hub whose green threads run in this thread now, or None.
 #[pyfunction]
-fn active_hub(py: Python<'_>) -> Option<Bound<'_, HubCore>> {
+pub fn active_hub(py: Python<'_>) -> Option<Bound<'_, HubCore>> {
     ACTIVE.with_borrow(|hub| hub.as_ref().map(|hub| hub.bind(py).clone()))
 }
 
 /// In a forked child: the green threads belong to the parent.
 #[pyfunction]
-fn forget_active_hub() {
+pub fn forget_active_hub() {
     drop(ACTIVE.take());
 }
 
 /// Connects a loop with green threads. Base class of `oneloop.green.hub.Hub`.
 #[pyclass(frozen, subclass, weakref, module = "oneloop._native")]
 pub struct HubCore {
-    owner: Py<LoopCore>,
+    pub(super) owner: Py<LoopCore>,
     /// The greenlet that runs, or will run, the loop.
-    greenlet: LoopCell<Option<Object>>,
+    pub(super) greenlet: LoopCell<Option<Object>>,
     /// The loop's own greenlet is suspended, because a green thread runs.
-    is_away: LoopCell<bool>,
+    pub(super) is_away: LoopCell<bool>,
     /// Green threads that were started and have not ended. Any thread.
     pub(super) alive: AtomicUsize,
 }
@@ -50,12 +50,30 @@ enum Next {
 }
 
 impl HubCore {
+    pub fn make(py: Python<'_>, owner: Py<LoopCore>) -> PyResult<Self> {
+        greenlet::load(py)?;
+        chunks::keep(py);
+        imports::set_running_loop(py)?;
+        imports::running_loop(py)?;
+        Ok(Self {
+            owner,
+            greenlet: LoopCell::new(None),
+            is_away: LoopCell::new(false),
+            alive: AtomicUsize::new(0),
+        })
+    }
+
     /// The hub of the loop that runs here, of the calling green thread, or of the thread.
     pub fn here(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
         match active_hub(py).filter(|hub| hub.get().is_away.get(py)) {
             Some(hub) if call::call0(&imports::running_loop(py)?)?.is_none() => Ok(hub),
             _ => Ok(call::call0(&imports::find_hub(py)?)?.cast_into()?),
         }
+    }
+
+    /// Whether a hub runs green threads in this thread.
+    pub fn is_active() -> bool {
+        ACTIVE.with_borrow(Option::is_some)
     }
 
     pub fn owner<'py>(&self, py: Python<'py>) -> &Bound<'py, LoopCore> {
@@ -72,15 +90,17 @@ impl HubCore {
         slf.get().greenlet.with(py, |hub| hub.as_ref().map(|hub| hub.clone_ref(py)))
     }
 
+    /// Whether the greenlet that ran the loop has ended, as when the program stops the loop.
+    pub fn has_ended(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        match Self::hub_greenlet(slf) {
+            None => Ok(true),
+            Some(hub) => hub.bind(slf.py()).getattr(intern!(slf.py(), "dead"))?.is_truthy(),
+        }
+    }
+
     /// The loop is closed, so no green thread is woken any more.
     pub fn is_over(&self) -> bool {
         self.owner.get().is_closed_now()
-    }
-
-    /// From any thread: queues a green thread to continue soon.
-    pub fn queue(&self, waiter: &Bound<'_, Waiter>) {
-        let py = waiter.py();
-        self.owner.get().run_green_soon(py, waiter.clone().into_any().unbind(), waiter::run);
     }
 
     /// Whether the calling greenlet may wait.
@@ -105,10 +125,14 @@ impl HubCore {
     }
 
     /// Lets others continue until one of them switches back here. The error is an exception thrown into this
-    /// greenlet.
+    /// greenlet. `next_turn` takes the turn of another green thread out of the loop's ready queue.
     #[inline(never)]
-    pub fn park(slf: &Bound<'_, Self>, current: &Bound<'_, PyAny>) -> PyResult<()> {
-        match Self::next(slf, current)? {
+    pub fn park(
+        slf: &Bound<'_, Self>,
+        current: &Bound<'_, PyAny>,
+        next_turn: impl FnOnce(&Bound<'_, LoopCore>) -> PyResult<Option<Turn>>,
+    ) -> PyResult<()> {
+        match Self::next(slf, current, next_turn)? {
             Next::Hub(hub) => greenlet::switch(hub.bind(slf.py())).map(drop),
             Next::Turn(turn) if turn.target.as_ref().is(current) => match turn.error {
                 None => Ok(()),
@@ -120,17 +144,18 @@ impl HubCore {
 
     /// The greenlet to continue with when the caller waits.
     #[inline(never)]
-    fn next(slf: &Bound<'_, Self>, current: &Bound<'_, PyAny>) -> PyResult<Next> {
+    fn next(
+        slf: &Bound<'_, Self>,
+        current: &Bound<'_, PyAny>,
+        next_turn: impl FnOnce(&Bound<'_, LoopCore>) -> PyResult<Option<Turn>>,
+    ) -> PyResult<Next> {
         let py = slf.py();
         let this = slf.get();
         let owner = this.owner.bind(py);
         if this.is_away.get(py) && this.greenlet.with(py, |hub| hub.is_some()) {
             owner.get().lap(owner, current)?;
-            while let Some(next) = owner.get().next_green(py, waiter::has_begun) {
-                let next = next.bind(py).cast::<Waiter>()?;
-                if let Some(turn) = next.get().leave_queue(py) {
-                    return Ok(Next::Turn(turn));
-                }
+            if let Some(turn) = next_turn(owner)? {
+                return Ok(Next::Turn(turn));
             }
         }
         Ok(Next::Hub(match Self::hub_greenlet(slf).filter(|_| owner.get().is_running()) {
@@ -179,135 +204,4 @@ impl HubCore {
             }
         }
     }
-}
-
-#[pymethods]
-impl HubCore {
-    #[new]
-    #[pyo3(signature = (owner, *_args, **_kwargs))]
-    fn new(
-        py: Python<'_>,
-        owner: Py<LoopCore>,
-        _args: &Bound<'_, pyo3::types::PyTuple>,
-        _kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
-    ) -> PyResult<Self> {
-        greenlet::load(py)?;
-        chunks::keep(py);
-        imports::set_running_loop(py)?;
-        imports::running_loop(py)?;
-        Ok(Self {
-            owner,
-            greenlet: LoopCell::new(None),
-            is_away: LoopCell::new(false),
-            alive: AtomicUsize::new(0),
-        })
-    }
-
-    /// How many green threads were started and have not ended.
-    #[getter]
-    fn alive(&self) -> usize {
-        self.alive.load(Ordering::Relaxed)
-    }
-
-    /// The greenlet that runs, or will run, the loop; None before the first green thread.
-    #[getter]
-    fn greenlet(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.greenlet.with(py, |hub| hub.as_ref().map(|hub| hub.as_ref().clone_ref(py)))
-    }
-
-    #[setter]
-    fn set_greenlet(&self, py: Python<'_>, hub: Option<Py<PyAny>>) {
-        let old = self.greenlet.with(py, |slot| std::mem::replace(slot, hub.map(Object::from)));
-        drop(old);
-    }
-
-    /// Whether a green thread runs while the loop waits for it.
-    #[getter]
-    fn is_away(&self, py: Python<'_>) -> bool {
-        self.is_away.get(py)
-    }
-
-    /// Start a greenlet of this thread, which has not begun, in the loop's next tick. Returns the waiter for
-    /// `cancel_start`.
-    fn start<'py>(
-        slf: &Bound<'py, Self>,
-        greenlet: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, Waiter>> {
-        let waiter = Waiter::of(slf, greenlet, true)?;
-        Waiter::resume_soon(&waiter);
-        Ok(waiter)
-    }
-
-    /// Let other ready green threads run first.
-    pub fn pause(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let py = slf.py();
-        let current = greenlet::current(py)?;
-        Self::check_may_park(slf)?;
-        let waiter = Waiter::of(slf, &current, false)?;
-        Waiter::resume_soon(&waiter);
-        Waiter::await_turn(&waiter, &current)
-    }
-
-    /// Raise an exception in a waiting greenlet of this thread, in the loop's next tick. Does nothing if it has ended
-    /// by then.
-    fn throw_soon<'py>(
-        slf: &Bound<'py, Self>,
-        greenlet: &Bound<'py, PyAny>,
-        error: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, Waiter>> {
-        let waiter = Waiter::of(slf, greenlet, false)?;
-        Waiter::throw_soon(&waiter, error);
-        Ok(waiter)
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.owner)?;
-        self.greenlet
-            .peek(|hub| hub.as_ref().map_or(Ok(()), |hub| hub.visit(&visit)))
-            .unwrap_or(Ok(()))
-    }
-
-    fn __clear__(&self, py: Python<'_>) {
-        drop(self.greenlet.take(py));
-    }
-}
-
-/// Return the hub of the calling green thread, of the loop that runs here, or of the thread, which is made at first
-/// use.
-#[pyfunction]
-fn get_hub(py: Python<'_>) -> PyResult<Bound<'_, HubCore>> {
-    HubCore::here(py)
-}
-
-/// Let other green threads and coroutines run, for at least `seconds`.
-///
-/// With `ref=False` this does not count as something to wait for: LoopExit is raised if nothing else is left.
-///
-/// Raises:
-///     BlockingSwitchOutError: called in a coroutine, which must await `asyncio.sleep` instead.
-#[pyfunction]
-#[pyo3(signature = (seconds = 0.0, r#ref = true))]
-fn sleep(py: Python<'_>, seconds: f64, r#ref: bool) -> PyResult<()> {
-    let hub = HubCore::here(py)?;
-    if seconds <= 0.0 {
-        return HubCore::pause(&hub);
-    }
-    let waiter = Bound::new(py, Waiter::make(&hub))?;
-    let wake = waiter.getattr(intern!(py, "wake"))?;
-    let timer = if r#ref {
-        hub.get().owner(py).call_method1(intern!(py, "call_later"), (seconds, wake))?
-    } else {
-        let quiet = hub.getattr(intern!(py, "loop"))?;
-        quiet.call_method1(intern!(py, "quiet_alarm"), (seconds, wake))?
-    };
-    let slept = Waiter::get(&waiter);
-    timer.call_method0(intern!(py, "cancel"))?;
-    slept.map(drop)
-}
-
-pub fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(active_hub, module)?)?;
-    module.add_function(wrap_pyfunction!(forget_active_hub, module)?)?;
-    module.add_function(wrap_pyfunction!(get_hub, module)?)?;
-    module.add_function(wrap_pyfunction!(sleep, module)?)
 }

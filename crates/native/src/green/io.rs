@@ -7,13 +7,14 @@ use super::HubCore;
 use super::waiter::{self, Waiter};
 use crate::errors;
 use crate::ffi::buffer::View;
+use crate::ffi::fallible;
 use crate::ffi::socket_object;
+use crate::ffi::values::Value;
 use crate::sockets::{self, Side, Watch};
 use oneloop_engine::sys::socket;
 use pyo3::exceptions::{PyBufferError, PyTimeoutError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -45,7 +46,7 @@ impl Patience {
 const WORTH_A_WAIT: Duration = Duration::from_millis(1);
 
 /// What has to be ended after a wait.
-struct Begun<'py> {
+struct Pending<'py> {
     waiter: Bound<'py, Waiter>,
     watch: Bound<'py, Watch>,
     timer: Option<Bound<'py, PyAny>>,
@@ -58,7 +59,7 @@ fn begin_wait<'py>(
     fd: RawFd,
     side: Side,
     patience: &Patience,
-) -> PyResult<Begun<'py>> {
+) -> PyResult<Pending<'py>> {
     let py = hub.py();
     HubCore::check_may_park(hub)?;
     let owner = hub.get().owner(py);
@@ -76,10 +77,10 @@ fn begin_wait<'py>(
     let timer = timer.transpose().inspect_err(|_| {
         watch.get().forget(py, side, waiter.as_any().as_unbound());
     })?;
-    Ok(Begun { waiter, watch, timer })
+    Ok(Pending { waiter, watch, timer })
 }
 
-impl Begun<'_> {
+impl Pending<'_> {
     #[inline(never)]
     fn end(self, side: Side, waited: &PyResult<Py<PyAny>>) -> PyResult<()> {
         let py = self.waiter.py();
@@ -169,7 +170,7 @@ fn green_recv<'py>(
         .map_err(|_| PyValueError::new_err("negative buffersize in recv"))?;
     let patience = Patience::of(timeout)?;
     if capacity == 0 {
-        return Ok(PyBytes::new(sock.py(), b"").into_any());
+        return Ok(fallible::bytes(sock.py(), b"")?.into_any());
     }
     persist_reading(sock, "recv", &patience, capacity, |hub, fd| {
         let received = sockets::receive(sock.py(), hub.get().owner(sock.py()).get(), fd, capacity)?;
@@ -187,7 +188,7 @@ fn green_recv_into(
     sock: &Bound<'_, PyAny>,
     buffer: &Bound<'_, PyAny>,
     timeout: Option<f64>,
-) -> PyResult<usize> {
+) -> PyResult<Value<usize>> {
     let patience = Patience::of(timeout)?;
     let mut view = View::writable(buffer).map_err(|error| {
         if !error.is_instance_of::<PyBufferError>(buffer.py()) {
@@ -199,12 +200,13 @@ fn green_recv_into(
         ))
     })?;
     if view.len() == 0 {
-        return Ok(0);
+        return Ok(Value(0));
     }
     let room = view.len();
     persist_reading(sock, "recv_into", &patience, room, |_, fd| {
         Ok(socket::recv(fd, view.as_mut_slice(sock.py())).map(|len| (len, len)))
     })
+    .map(Value)
 }
 
 /// `socket.send` of a green thread.
@@ -214,7 +216,7 @@ fn green_send(
     sock: &Bound<'_, PyAny>,
     data: &Bound<'_, PyAny>,
     timeout: Option<f64>,
-) -> PyResult<usize> {
+) -> PyResult<Value<usize>> {
     let patience = Patience::of(timeout)?;
     let view = View::of(data)?;
     persist(sock, "send", Side::Write, &patience, |hub, fd| {
@@ -222,6 +224,7 @@ fn green_send(
         hub.get().owner(sock.py()).get().note_sent(sock.py(), 0);
         Ok(sent)
     })
+    .map(Value)
 }
 
 /// `socket.sendall` of a green thread; the timeout applies to the whole call.

@@ -8,6 +8,8 @@
 
 use super::{HubCore, Waiter};
 use crate::event_loop::LoopCore;
+use crate::ffi::fallible;
+use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object, call, class, greenlet};
 use crate::imports;
 use pyo3::exceptions::PyRuntimeError;
@@ -87,15 +89,15 @@ impl Life {
     }
 
     /// The dictionary to share with greenlets that this one spawns.
-    fn shared_tree(&self, py: Python<'_>) -> Object {
+    fn shared_tree(&self, py: Python<'_>) -> PyResult<Object> {
         if let Some(tree) = self.field(py, |state| state.tree.as_ref()) {
-            return Object::new(tree);
+            return Ok(Object::new(tree));
         }
-        let tree = Object::new(PyDict::new(py).into_any());
+        let tree = Object::new(fallible::dict(py)?.into_any());
         let kept = tree.clone_ref(py);
         let old = self.state.with(py, |state| state.tree.replace(kept));
         drop(old);
-        tree
+        Ok(tree)
     }
 
     fn end_with(
@@ -348,11 +350,11 @@ impl Life {
 
     /// The keyword arguments; empty when it has ended.
     #[getter]
-    fn kwargs<'py>(&self, py: Python<'py>) -> Bound<'py, PyDict> {
+    fn kwargs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let kwargs = self.state.with(py, |state| {
             state.work.as_ref().and_then(|work| work.kwargs.as_ref().map(|kw| kw.clone_ref(py)))
         });
-        kwargs.map_or_else(|| PyDict::new(py), |kwargs| kwargs.into_bound(py))
+        kwargs.map_or_else(|| fallible::dict(py), |kwargs| Ok(kwargs.into_bound(py)))
     }
 
     #[setter]
@@ -378,26 +380,32 @@ impl Life {
 
     /// A dictionary shared with the greenlets that spawned it and those it spawns.
     #[getter]
-    fn tree<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        let tree = self.shared_tree(py);
+    fn tree<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let tree = self.shared_tree(py)?;
         let bound = tree.bind(py).clone();
         drop(tree);
-        bound
+        Ok(bound)
     }
 
     /// Functions and waiters to notify of its end.
     #[getter]
-    fn links<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
+    fn links<'py>(&self, py: Python<'py>) -> Value<Vec<Bound<'py, PyAny>>> {
         let links: Vec<Object> = self
             .state
             .with(py, |state| state.links.iter().map(|link| link.clone_ref(py)).collect());
-        links.iter().map(|link| link.bind(py).clone()).collect()
+        Value(links.iter().map(|link| link.bind(py).clone()).collect())
     }
 
     /// Make the hub call the links of `greenlet`, the owner of this life, in its next tick. May be called from any
     /// thread.
     fn notify_soon(&self, greenlet: &Bound<'_, PyAny>) {
         self.notify_later(greenlet);
+    }
+
+    /// Call the links on another hub, because the loop of its own one is closed.
+    fn notify_on(&self, hub: &Bound<'_, HubCore>, greenlet: &Bound<'_, PyAny>) {
+        let py = greenlet.py();
+        hub.get().owner(py).get().run_soon(py, greenlet.clone().unbind(), notify);
     }
 
     fn add_link(&self, link: Bound<'_, PyAny>) {
@@ -463,8 +471,8 @@ fn notify(_: &Bound<'_, LoopCore>, greenlet: &Bound<'_, PyAny>) -> PyResult<()> 
             super::waiter::wake(link.bind(py))?;
         } else if let Err(error) = call::call1(link.bind(py), greenlet) {
             let context = (link.bind(py), greenlet);
-            let told = (context, error.get_type(py), error.value(py), error.traceback(py));
-            life.hub.bind(py).call_method1(intern!(py, "handle_error"), told)?;
+            let details = (context, error.get_type(py), error.value(py), error.traceback(py));
+            life.hub.bind(py).call_method1(intern!(py, "handle_error"), details)?;
         }
     }
     Ok(())
@@ -503,16 +511,33 @@ fn watch_starts(is_watched: bool) {
     IS_WATCHED.store(is_watched, Ordering::Relaxed);
 }
 
+/// Who spawned whom is not recorded.
+static IS_UNTRACKED: AtomicBool = AtomicBool::new(false);
+
+/// Record which greenlet spawned which, or stop doing so.
+#[pyfunction]
+#[pyo3(signature = (is_tracked, /))]
+fn track_tree(is_tracked: bool) {
+    IS_UNTRACKED.store(!is_tracked, Ordering::Relaxed);
+}
+
 /// A weak reference to the calling greenlet, and the shared dictionary if it is a `Greenlet`.
 fn spawned_by(py: Python<'_>) -> PyResult<(Option<Object>, Option<Object>)> {
+    if IS_UNTRACKED.load(Ordering::Relaxed) {
+        return Ok((None, None));
+    }
     let current = greenlet::current(py)?;
     let weak = Object::new(PyWeakrefReference::new(&current)?.into_any());
     let Some(plain) = PLAIN.get(py) else { return Ok((Some(weak), None)) };
     if !current.is_instance(plain.class.bind(py))? {
-        return Ok((Some(weak), None));
+        // Those that `spawn_raw` has made share theirs too; the main greenlet has none.
+        let is_main = current.getattr(intern!(py, "parent"))?.is_none();
+        let tree =
+            if is_main { None } else { current.getattr_opt(intern!(py, "spawn_tree_locals"))? };
+        return Ok((Some(weak), tree.map(Object::new)));
     }
     let life = current.getattr(intern!(py, "_life"))?;
-    let tree = life.cast::<Life>()?.get().shared_tree(py);
+    let tree = life.cast::<Life>()?.get().shared_tree(py)?;
     Ok((Some(weak), Some(tree)))
 }
 
@@ -553,5 +578,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Life>()?;
     module.add_function(wrap_pyfunction!(set_greenlet_class, module)?)?;
     module.add_function(wrap_pyfunction!(watch_starts, module)?)?;
+    module.add_function(wrap_pyfunction!(track_tree, module)?)?;
     module.add_function(wrap_pyfunction!(spawn_green, module)?)
 }

@@ -4,10 +4,11 @@
 //! coroutine's). The check whether to wait and the entry into the line happen in one access to the cell, so that no
 //! wake-up from another thread is lost in between.
 
-use super::{HubCore, Waiter};
+use super::{HubCore, Truth, Waiter};
+use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object, call};
 use crate::imports;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyBaseException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::{PyTraverseError, PyVisit, intern};
@@ -17,7 +18,7 @@ use std::collections::VecDeque;
 static TIMED_OUT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 pub fn timed_out(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let make = || Ok(py.import("builtins")?.getattr("object")?.call0()?.unbind());
+    let make = || Ok(py.import("builtins")?.getattr(intern!(py, "object"))?.call0()?.unbind());
     TIMED_OUT.get_or_try_init(py, make).map(|object| object.bind(py).clone())
 }
 
@@ -29,14 +30,48 @@ pub fn wake(place: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<bool
     }
 }
 
-/// Waits for at most `timeout_s`. Returns the value of the wait, or `TIMED_OUT`.
+/// How long a wait may last.
+pub enum Limit<'a, 'py> {
+    Never,
+    Seconds(f64),
+    /// A `Timeout`, which raises itself or its exception in the waiting green thread.
+    Timeout(&'a Bound<'py, PyAny>),
+}
+
+impl<'a, 'py> Limit<'a, 'py> {
+    pub fn of(timeout: Option<&'a Bound<'py, PyAny>>) -> PyResult<Self> {
+        match timeout {
+            None => Ok(Self::Never),
+            Some(timeout) if timeout.is_instance_of::<PyBaseException>() => {
+                Ok(Self::Timeout(timeout))
+            }
+            Some(timeout) => Ok(Self::Seconds(timeout.extract()?)),
+        }
+    }
+
+    /// Whether the error is the timeout itself.
+    fn has_raised(&self, error: &PyErr) -> bool {
+        matches!(self, Self::Timeout(timeout) if error.value(timeout.py()).is(*timeout))
+    }
+}
+
+/// Waits for at most the given time. Returns the value of the wait, or `TIMED_OUT`.
 pub fn wait<'py>(
     waiter: &Bound<'py, Waiter>,
-    timeout_s: Option<f64>,
+    limit: &Limit<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = waiter.py();
-    let Some(timeout_s) = timeout_s.filter(|timeout_s| timeout_s.is_finite()) else {
-        return Waiter::get(waiter).map(|value| value.into_bound(py));
+    let timeout_s = match limit {
+        Limit::Timeout(timeout) => {
+            timeout.call_method1(intern!(py, "start_new"), (timeout,))?;
+            let waited = Waiter::get(waiter);
+            timeout.call_method0(intern!(py, "cancel"))?;
+            return waited.map(|value| value.into_bound(py));
+        }
+        Limit::Seconds(timeout_s) if timeout_s.is_finite() => timeout_s,
+        Limit::Never | Limit::Seconds(_) => {
+            return Waiter::get(waiter).map(|value| value.into_bound(py));
+        }
     };
     let wake = waiter.getattr(intern!(py, "wake"))?;
     let owner = waiter.get().hub(py).get().owner(py).clone();
@@ -86,6 +121,11 @@ impl LineCore {
         self.wake_with(py, &value.unwrap_or_else(|| py.None().into_bound(py)))
     }
 
+    /// The last place in the line, or None.
+    fn last(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.places.with(py, |places| places.back().map(|place| place.as_ref().clone_ref(py)))
+    }
+
     /// Return a place for the calling green thread; call `wait` next.
     fn enter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         let waiter = Bound::new(py, Waiter::make(&HubCore::here(py)?))?;
@@ -106,11 +146,11 @@ impl LineCore {
     pub fn wait<'py>(
         &self,
         waiter: &Bound<'py, Waiter>,
-        timeout_s: Option<f64>,
+        timeout_s: Option<&Bound<'py, PyAny>>,
         given_back: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = waiter.py();
-        let waited = wait(waiter, timeout_s);
+        let waited = Limit::of(timeout_s).and_then(|limit| wait(waiter, &limit));
         match &waited {
             Ok(value) if value.is(&timed_out(py)?) => self.forget(waiter.as_any()),
             Ok(_) => {}
@@ -229,37 +269,37 @@ impl SemaphoreCore {
 
     /// How many calls of `acquire` would succeed without waiting.
     #[getter]
-    fn counter(&self, py: Python<'_>) -> i64 {
-        self.count.with(py, |count| count.value)
+    fn counter(&self, py: Python<'_>) -> Value<i64> {
+        Value(self.count.with(py, |count| count.value))
     }
 
     /// The number of waiters.
     #[getter]
-    fn waiting(&self, py: Python<'_>) -> usize {
-        self.count.with(py, |count| count.places.len())
+    fn waiting(&self, py: Python<'_>) -> Value<usize> {
+        Value(self.count.with(py, |count| count.places.len()))
     }
 
     /// Whether `acquire` would wait.
     fn locked(&self, py: Python<'_>) -> bool {
-        self.counter(py) <= 0
+        self.counter(py).0 <= 0
     }
 
     /// Whether `acquire` would not wait.
     fn ready(&self, py: Python<'_>) -> bool {
-        self.counter(py) > 0
+        self.counter(py).0 > 0
     }
 
-    /// Lower the counter. Returns whether that was possible within `timeout` seconds; in a coroutine, an awaitable of
-    /// that.
-    #[pyo3(signature = (blocking = true, timeout = None))]
+    /// Lower the counter. Returns whether that was possible within `timeout` (seconds, or a `Timeout`); in a coroutine,
+    /// an awaitable of that.
+    #[pyo3(signature = (blocking = Truth(true), timeout = None), text_signature = "($self, blocking=True, timeout=None)")]
     fn acquire<'py>(
         slf: &Bound<'py, Self>,
-        blocking: bool,
-        timeout: Option<f64>,
+        blocking: Truth,
+        timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         let answer = |is_taken: bool| Ok(is_taken.into_pyobject(py)?.to_owned().into_any());
-        if !blocking {
+        if !blocking.0 {
             return answer(this.take(py));
         }
         if !call::call0(&imports::running_loop(py)?)?.is_none() {
@@ -268,12 +308,19 @@ impl SemaphoreCore {
         if this.take(py) {
             return answer(true);
         }
+        if !HubCore::is_active() {
+            let blocked = slf.call_method1(intern!(py, "_block_thread"), (timeout,))?;
+            if !blocked.is_none() {
+                return Ok(blocked);
+            }
+        }
         let hub = HubCore::here(py)?;
         let waiter = Bound::new(py, Waiter::make(&hub))?;
+        let limit = Limit::of(timeout)?;
         if this.take_or_enter(waiter.as_any()) {
             return answer(true);
         }
-        let waited = wait(&waiter, timeout);
+        let waited = wait(&waiter, &limit);
         let timed_out = timed_out(py)?;
         match waited {
             Ok(value) if !value.is(&timed_out) => return answer(true),
@@ -283,7 +330,9 @@ impl SemaphoreCore {
                 if waiter.get().taken(py).is_some_and(|value| !value.is(&timed_out)) {
                     Self::pass_on(slf)?;
                 }
-                return Err(error);
+                if !limit.has_raised(&error) {
+                    return Err(error);
+                }
             }
         }
         answer(false)
@@ -294,9 +343,9 @@ impl SemaphoreCore {
     ///
     /// Raises:
     ///     ValueError: it is bounded, and was released more often than acquired.
-    fn release(slf: &Bound<'_, Self>) -> PyResult<i64> {
+    fn release(slf: &Bound<'_, Self>) -> PyResult<Value<i64>> {
         let (py, this) = (slf.py(), slf.get());
-        if this.bound.is_some_and(|bound| this.counter(py) >= bound) {
+        if this.bound.is_some_and(|bound| this.counter(py).0 >= bound) {
             return Err(PyValueError::new_err("Semaphore released too many times"));
         }
         Self::pass_on(slf)?;
@@ -309,7 +358,7 @@ impl SemaphoreCore {
             let text = "in a coroutine, use `async with` to acquire a semaphore";
             return Err(pyo3::exceptions::PyRuntimeError::new_err(text));
         }
-        Self::acquire(slf, true, None).map(drop)
+        Self::acquire(slf, Truth(true), None).map(drop)
     }
 
     fn __exit__(
@@ -356,13 +405,16 @@ impl SemaphoreCore {
 }
 
 /// Wait for a waiter. Returns its value, or `TIMED_OUT` after `timeout_s` seconds.
+///
+/// Raises:
+///     BaseException: `timeout_s` is a `Timeout`, and it or its exception was raised.
 #[pyfunction]
 #[pyo3(signature = (waiter, timeout_s, /))]
 fn wait_for<'py>(
     waiter: &Bound<'py, Waiter>,
-    timeout_s: Option<f64>,
+    timeout_s: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    wait(waiter, timeout_s)
+    wait(waiter, &Limit::of(timeout_s)?)
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,23 +1,38 @@
 //! Green threads: greenlets that the loop's tick resumes, and that switch to one another when they wait.
 
 mod hub;
+mod hub_methods;
 mod io;
 mod life;
 mod line;
 mod queue;
 mod rlock;
 mod thread_lock;
+mod turn;
 mod waiter;
 
 pub use hub::HubCore;
-pub use waiter::{Turn, Waiter};
+pub use turn::Turn;
+pub use waiter::Waiter;
 
 use pyo3::prelude::*;
+
+/// An argument of which only the truth counts, as the standard library's queues and locks accept it.
+#[derive(Clone, Copy)]
+struct Truth(bool);
+
+impl<'py> FromPyObject<'_, 'py> for Truth {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        object.is_truthy().map(Self)
+    }
+}
 
 pub fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HubCore>()?;
     module.add_class::<Waiter>()?;
-    hub::add_functions(module)?;
+    hub_methods::add_functions(module)?;
     life::add_to(module)?;
     line::add_to(module)?;
     module.add_class::<queue::QueueCore>()?;

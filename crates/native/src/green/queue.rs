@@ -5,8 +5,10 @@
 //! run without another thread in between, because no Python code runs there. Subclasses with another order of items
 //! use Python code, `_put_lined` and `_get_lined`.
 
-use super::line::{self, LineCore, timed_out};
-use super::{HubCore, Waiter};
+use super::line::{self, Limit, LineCore, timed_out};
+use super::{HubCore, Truth, Waiter};
+use crate::ffi::fallible;
+use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object, call};
 use crate::imports;
 use pyo3::exceptions::PyValueError;
@@ -17,7 +19,7 @@ use std::collections::VecDeque;
 
 #[derive(Default)]
 struct State {
-    /// A deque; `None` before `_open`.
+    /// A deque; `None` before it is assigned.
     items: Option<Object>,
     /// Waiters for room.
     putters: VecDeque<Object>,
@@ -175,21 +177,23 @@ impl QueueCore {
         Self { state: LoopCell::default(), getters, finishers }
     }
 
-    /// Set the container for the items.
-    fn _open(&self, items: Bound<'_, PyAny>, is_plain: bool) {
-        let py = items.py();
-        let items = Object::new(items);
-        let old = self.state.with(py, |state| {
-            state.is_plain = is_plain;
-            state.items.replace(items)
-        });
-        drop(old);
+    /// Whether no method is overridden.
+    fn _open(&self, py: Python<'_>, is_plain: bool) {
+        self.state.with(py, |state| state.is_plain = is_plain);
     }
 
     /// The items.
     #[getter]
     fn queue<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.items(py)
+    }
+
+    #[setter]
+    fn set_queue(&self, items: Bound<'_, PyAny>) {
+        let py = items.py();
+        let items = Object::new(items);
+        let old = self.state.with(py, |state| state.items.replace(items));
+        drop(old);
     }
 
     /// Whether items leave in first-in, first-out order, with no method overridden.
@@ -217,14 +221,14 @@ impl QueueCore {
 
     /// The number of waiters for room.
     #[getter]
-    fn _waiting_putters(&self, py: Python<'_>) -> usize {
-        self.state.with(py, |state| state.putters.len())
+    fn _waiting_putters(&self, py: Python<'_>) -> Value<usize> {
+        Value(self.state.with(py, |state| state.putters.len()))
     }
 
     /// The maximum number of items; None: no limit.
     #[getter]
-    fn maxsize(&self, py: Python<'_>) -> Option<usize> {
-        self.state.with(py, |state| state.maxsize)
+    fn maxsize(&self, py: Python<'_>) -> Value<Option<usize>> {
+        Value(self.state.with(py, |state| state.maxsize))
     }
 
     #[setter]
@@ -250,8 +254,8 @@ impl QueueCore {
 
     /// The number of items for which `task_done` was not called.
     #[getter]
-    fn unfinished_tasks(&self, py: Python<'_>) -> i64 {
-        self.state.with(py, |state| state.unfinished)
+    fn unfinished_tasks(&self, py: Python<'_>) -> Value<i64> {
+        Value(self.state.with(py, |state| state.unfinished))
     }
 
     #[setter]
@@ -285,36 +289,37 @@ impl QueueCore {
         !is_over
     }
 
-    /// Put an item in, waiting for room for at most `timeout` seconds. In a coroutine, if blocking, returns an
-    /// awaitable.
+    /// Put an item in, waiting for room for at most `timeout`: seconds, or a `Timeout`, which is raised. In a
+    /// coroutine, if blocking, returns an awaitable.
     ///
     /// Raises:
     ///     Full: there is no room, and `block` is false or the time is over.
     ///     ShutDown: the queue was shut down.
-    #[pyo3(signature = (item, block = true, timeout = None))]
+    #[pyo3(signature = (item, block = Truth(true), timeout = None), text_signature = "($self, item, block=True, timeout=None)")]
     fn put<'py>(
         slf: &Bound<'py, Self>,
         item: &Bound<'py, PyAny>,
-        block: bool,
-        timeout: Option<f64>,
+        block: Truth,
+        timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        if !this.state.with(py, |state| state.is_plain) || (block && Self::in_coroutine(py)?) {
-            return slf.call_method1(intern!(py, "_put_lined"), (item, block, timeout));
+        if !this.state.with(py, |state| state.is_plain) || (block.0 && Self::in_coroutine(py)?) {
+            return slf.call_method1(intern!(py, "_put_lined"), (item, block.0, timeout));
         }
         match Self::try_put(slf, item, None)? {
             None => return Err(PyErr::from_value(imports::shut_down(py)?.call0()?)),
             Some(true) => return Ok(py.None().into_bound(py)),
-            Some(false) if !block => return Err(PyErr::from_value(imports::full(py)?.call0()?)),
+            Some(false) if !block.0 => return Err(PyErr::from_value(imports::full(py)?.call0()?)),
             Some(false) => {}
         }
+        let limit = Limit::of(timeout)?;
         let waiter = Bound::new(py, Waiter::make(&HubCore::here(py)?))?;
         match Self::try_put(slf, item, Some(waiter.as_any()))? {
             None => return Err(PyErr::from_value(imports::shut_down(py)?.call0()?)),
             Some(true) => return Ok(py.None().into_bound(py)),
             Some(false) => {}
         }
-        match line::wait(&waiter, timeout) {
+        match line::wait(&waiter, &limit) {
             Ok(woken) if woken.is(&timed_out(py)?) => {
                 this.withdraw(waiter.as_any());
                 Err(PyErr::from_value(imports::full(py)?.call0()?))
@@ -334,26 +339,26 @@ impl QueueCore {
         }
     }
 
-    /// Take an item out, waiting for at most `timeout` seconds. In a coroutine, if blocking, returns an awaitable of
-    /// it.
+    /// Take an item out, waiting for at most `timeout`: seconds, or a `Timeout`, which is raised. In a coroutine, if
+    /// blocking, returns an awaitable of it.
     ///
     /// Raises:
     ///     Empty: there is no item, and `block` is false or the time is over.
     ///     ShutDown: the queue was shut down and is empty.
-    #[pyo3(signature = (block = true, timeout = None))]
+    #[pyo3(signature = (block = Truth(true), timeout = None), text_signature = "($self, block=True, timeout=None)")]
     fn get<'py>(
         slf: &Bound<'py, Self>,
-        block: bool,
-        timeout: Option<f64>,
+        block: Truth,
+        timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        if !this.state.with(py, |state| state.is_plain) || (block && Self::in_coroutine(py)?) {
-            return slf.call_method1(intern!(py, "_get_lined"), (block, timeout));
+        if !this.state.with(py, |state| state.is_plain) || (block.0 && Self::in_coroutine(py)?) {
+            return slf.call_method1(intern!(py, "_get_lined"), (block.0, timeout));
         }
         match Self::try_get(slf, None)? {
             Try::Done(item) => return Ok(item.bind(py).clone()),
             Try::ShutDown => return Err(PyErr::from_value(imports::shut_down(py)?.call0()?)),
-            Try::Waits if !block => return Err(PyErr::from_value(imports::empty(py)?.call0()?)),
+            Try::Waits if !block.0 => return Err(PyErr::from_value(imports::empty(py)?.call0()?)),
             Try::Waits => {}
         }
         let waiter = Bound::new(py, Waiter::make(&HubCore::here(py)?))?;
@@ -398,7 +403,7 @@ impl QueueCore {
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let py = slf.py();
         match Self::try_get(slf, Some(place))? {
-            Try::Done(item) => Ok(Some(PyTuple::new(py, [item.bind(py)])?)),
+            Try::Done(item) => Ok(Some(fallible::tuple(py, [item.bind(py).clone()])?)),
             Try::Waits => Ok(None),
             Try::ShutDown => Err(PyErr::from_value(imports::shut_down(py)?.call0()?)),
         }

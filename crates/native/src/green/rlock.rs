@@ -1,6 +1,8 @@
 //! The fast path of `RLock`: a lock that the greenlet that owns it may acquire again.
 
+use super::Truth;
 use super::line::SemaphoreCore;
+use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, greenlet};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -43,9 +45,14 @@ impl RLockCore {
         Self { block, state: LoopCell::default() }
     }
 
-    /// Acquire the lock. Returns whether that was possible within `timeout` seconds; None or less than 0: no limit.
-    #[pyo3(signature = (blocking = true, timeout = None))]
-    fn acquire(slf: &Bound<'_, Self>, blocking: bool, timeout: Option<f64>) -> PyResult<bool> {
+    /// Acquire the lock. Returns whether that was possible within `timeout` (seconds, or a `Timeout`); None or
+    /// less than 0: no limit.
+    #[pyo3(signature = (blocking = Truth(true), timeout = None), text_signature = "($self, blocking=True, timeout=None)")]
+    fn acquire(
+        slf: &Bound<'_, Self>,
+        blocking: Truth,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
         let (py, this) = (slf.py(), slf.get());
         let me = greenlet::current(py)?;
         if this.again(&me) {
@@ -53,8 +60,10 @@ impl RLockCore {
         }
         let block = this.block.bind(py);
         if !block.get().take(py) {
-            let timeout = timeout.filter(|timeout| *timeout >= 0.0);
-            let waited = slf.call_method1(intern!(py, "_wait"), (blocking, timeout))?;
+            // A `Timeout` is passed on as it is.
+            let is_negative = |t: &&Bound<'_, PyAny>| t.extract().is_ok_and(|t: f64| t < 0.0);
+            let timeout = timeout.filter(|timeout| !is_negative(timeout));
+            let waited = slf.call_method1(intern!(py, "_wait"), (blocking.0, timeout))?;
             if !waited.is_truthy()? {
                 return Ok(false);
             }
@@ -64,7 +73,7 @@ impl RLockCore {
     }
 
     fn __enter__(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        Self::acquire(slf, true, None)
+        Self::acquire(slf, Truth(true), None)
     }
 
     /// Release the lock once.
@@ -114,8 +123,8 @@ impl RLockCore {
 
     /// How many times its owner has acquired it.
     #[getter]
-    fn _count(&self, py: Python<'_>) -> usize {
-        self.state.with(py, |state| state.count)
+    fn _count(&self, py: Python<'_>) -> Value<usize> {
+        Value(self.state.with(py, |state| state.count))
     }
 
     fn _set_owner(&self, owner: Option<Bound<'_, PyAny>>, count: usize) {
@@ -130,9 +139,9 @@ impl RLockCore {
     }
 
     /// Release it completely, whoever owns it. Returns the arguments of `_set_owner` to restore it.
-    fn _disown(&self, py: Python<'_>) -> (usize, Option<Py<PyAny>>) {
+    fn _disown(&self, py: Python<'_>) -> Value<(usize, Option<Py<PyAny>>)> {
         let state = self.state.take(py);
-        (state.count, state.owner)
+        Value((state.count, state.owner))
     }
 
     /// Whether the calling greenlet owns it.

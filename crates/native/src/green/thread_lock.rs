@@ -1,6 +1,7 @@
 //! `LockCore`: `_thread`'s lock for green threads, the part that does not wait; see `oneloop.green.threadlock`.
 
 use super::line::{position, wake};
+use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object};
 use oneloop_engine::sys::thread;
 use pyo3::exceptions::PyRuntimeError;
@@ -138,8 +139,8 @@ impl LockCore {
 
     /// The OS thread that holds it; 0: nobody, or it is being handed over.
     #[getter]
-    fn _owner(&self, py: Python<'_>) -> u64 {
-        self.0.with(py, |state| state.owner)
+    fn _owner(&self, py: Python<'_>) -> Value<u64> {
+        Value(self.0.with(py, |state| state.owner))
     }
 
     /// Record that it was handed over to the calling OS thread.

@@ -7,9 +7,11 @@
 //! If an exception ends the wait, the green thread first detaches from the waiter, so that a later wake-up has no
 //! effect.
 
-use super::HubCore;
+use super::hub::HubCore;
+use super::turn::Turn;
 use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, Object, greenlet};
+use crate::imports;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, intern};
@@ -21,39 +23,6 @@ enum Outcome {
     Value(Object),
     /// An exception.
     Error(Object),
-}
-
-/// The next turn of a green thread.
-pub struct Turn {
-    pub target: Object,
-    /// Raised in the target.
-    pub error: Option<Object>,
-    /// The target has not begun, and its parent must be set to the hub first.
-    starts: bool,
-}
-
-impl Turn {
-    /// The turn of a greenlet that has not begun and whose parent is already the hub.
-    pub fn beginning(target: Object) -> Self {
-        Self { target, error: None, starts: false }
-    }
-
-    /// Switches to the target until another greenlet switches back here.
-    pub fn take<'py>(&self, hub: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let py = hub.py();
-        if self.starts {
-            greenlet::set_parent(self.target.bind(py), hub)?;
-        }
-        self.go(py)
-    }
-
-    /// Like `take`, for a greenlet that has begun.
-    pub fn go<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match &self.error {
-            None => greenlet::switch(self.target.bind(py)),
-            Some(error) => greenlet::throw(self.target.bind(py), error.bind(py)),
-        }
-    }
 }
 
 #[derive(Default)]
@@ -97,7 +66,7 @@ impl Waiter {
     }
 
     /// The greenlet to continue, if it still waits. Called when the waiter has left the ready queue.
-    pub fn leave_queue(&self, py: Python<'_>) -> Option<Turn> {
+    fn leave_queue(&self, py: Python<'_>) -> Option<Turn> {
         let (target, error, starts) = self.state.with(py, |state| {
             state.is_queued = false;
             // A greenlet that starts is no longer referenced here, because it references this waiter.
@@ -135,7 +104,8 @@ impl Waiter {
             (None, queues)
         });
         if queues {
-            this.hub.get().queue(slf);
+            let owner = this.hub.get().owner(py).get();
+            owner.run_green_soon(py, slf.clone().into_any().unbind(), run);
         }
         unused.is_none()
     }
@@ -161,13 +131,22 @@ impl Waiter {
     pub fn await_turn(slf: &Bound<'_, Self>, current: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         loop {
-            let parked = HubCore::park(this.hub.bind(py), current);
+            let parked = HubCore::park(this.hub.bind(py), current, next_turn);
             if parked.is_err() || !this.state.with(py, |state| state.is_queued) {
                 let waited = this.state.with(py, |state| state.greenlet.take());
                 drop(waited);
                 return parked;
             }
         }
+    }
+
+    /// Like `await_turn`, after another greenlet has switched here: it may have left the ready queue.
+    pub fn await_turn_again(slf: &Bound<'_, Self>, current: &Bound<'_, PyAny>) -> PyResult<()> {
+        if slf.get().state.with(slf.py(), |state| state.is_queued) {
+            return Self::await_turn(slf, current);
+        }
+        slf.get().let_go(slf.py());
+        Ok(())
     }
 
     /// Queues an exception to be raised in a greenlet.
@@ -213,14 +192,19 @@ impl Waiter {
             return Err(PyRuntimeError::new_err("another green thread is already waiting here"));
         }
         loop {
-            let parked = HubCore::park(hub, &current);
+            let parked = HubCore::park(hub, &current, next_turn);
             if parked.is_err() || this.is_ended(py) {
                 let waited = this.state.with(py, |state| state.greenlet.take());
                 drop(waited);
                 parked?;
                 return this.outcome(py).unwrap_or_else(|| Ok(py.None()));
             }
-            // An unrelated switch has resumed this greenlet: keep waiting.
+            if !HubCore::has_ended(hub)? {
+                let waited = this.state.with(py, |state| state.greenlet.take());
+                drop(waited);
+                return Err(invalid_switch(&current));
+            }
+            // The hub's greenlet has ended, and a new one continues the loop.
         }
     }
 
@@ -243,7 +227,7 @@ impl Waiter {
     }
 
     /// Detach the greenlet: a later end of the wait wakes nobody.
-    fn let_go(&self, py: Python<'_>) {
+    pub fn let_go(&self, py: Python<'_>) {
         let waited = self.state.with(py, |state| state.greenlet.take());
         drop(waited);
     }
@@ -281,12 +265,34 @@ impl Waiter {
     }
 }
 
+/// The error in a greenlet that something else than the end of its wait has resumed.
+fn invalid_switch(greenlet: &Bound<'_, PyAny>) -> PyErr {
+    let made = imports::invalid_switch_error(greenlet.py()).and_then(|kind| {
+        let name = greenlet.repr()?;
+        kind.call1((format!(
+            "Invalid switch into {name}: it waits, and this does not end its wait"
+        ),))
+    });
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
 /// Whether other green threads may switch directly to the greenlet. A greenlet must begin at the end of the hub's
 /// stack: started from another one's stack, it would inherit that one's recursion depth and copy its stack at each
 /// switch.
-pub fn has_begun(object: &Bound<'_, PyAny>) -> bool {
+fn has_begun(object: &Bound<'_, PyAny>) -> bool {
     let begins = |waiter: &Waiter| waiter.state.with(object.py(), |state| state.starts);
     object.cast::<Waiter>().is_ok_and(|waiter| !begins(waiter.get()))
+}
+
+/// Takes the next turn of another green thread out of the loop's ready queue.
+fn next_turn(owner: &Bound<'_, LoopCore>) -> PyResult<Option<Turn>> {
+    let py = owner.py();
+    while let Some(next) = owner.get().next_green(py, has_begun) {
+        if let Some(turn) = next.bind(py).cast::<Waiter>()?.get().leave_queue(py) {
+            return Ok(Some(turn));
+        }
+    }
+    Ok(None)
 }
 
 /// Like `Waiter.wake()`, for code that only has an object.
@@ -296,7 +302,7 @@ pub fn wake(object: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 /// The entry in the ready queue: runs a green thread.
-pub fn run(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+fn run(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let waiter = object.cast::<Waiter>()?;
     match waiter.get().leave_queue(owner.py()) {
         Some(turn) => HubCore::resume(waiter.get().hub.bind(owner.py()), &turn),

@@ -1,72 +1,46 @@
-//! HTTP/1.1 connections of a server, and the applications behind them.
+//! HTTP connections of a server, and the applications behind them.
 //!
-//! | file | contents |
-//! |---|---|
-//! | `server` | the server: application, options, open connections |
-//! | `connection` | the protocol of one connection; `reading` parses its input, `writing` sends |
-//! | `proxied` | a load balancer's description of a connection, before it begins |
-//! | `exchange` | one request and its answer; `answer` writes the answer's head and body, `fields` its fields |
-//! | `wsgi` | a WSGI application's call and its answer; `environ`: the request for it |
-//! | `start_response` | the start of its answer; `input`: the request's body, `file_wrapper`: a file as the answer |
-//! | `workers` | the threads of WSGI applications; `outbox`: their queue to the connection, `pause`: how they wait |
-//! | `asgi` | an ASGI application's task, `receive` and `send`; `scope`: the request for it |
-//! | `static_files` | folders that are served without the application; `static_reply` decides on each answer |
-//! | `file_answer` | sends a file if that takes more than one send; `pathsend`: for an application |
-//! | `journal` | messages to the operator |
-//! | `websocket` | an exchange with WebSocket messages instead of bodies |
+//! ```text
+//! server         options, open connections, draining       uses connection and application
+//! connection     bytes to and from exchanges               uses exchange
+//! application    asgi, wsgi, static files, websocket       uses exchange
+//! exchange       one request and its response              uses none of them
+//! ```
+//! `exchange/contract.rs` has the traits by which an exchange knows its connection and its application, which do not
+//! know each other. `tests/package/test_layers.py` reads the imports.
 //!
-//! Uses `transport`, for which it is a protocol with its own receive function. The code calls the response of an
-//! exchange its answer.
+//! Uses `transport`, for which a connection is a protocol with its own receive function.
 
-mod answer;
-mod asgi;
+mod application;
 mod connection;
-mod environ;
 mod exchange;
-mod fields;
-mod file_answer;
-mod file_wrapper;
-mod input;
-mod journal;
-mod names;
-mod options;
-mod outbox;
-mod pathsend;
-mod pause;
-mod proxied;
-mod reading;
-mod receiving;
-mod scope;
-mod sending;
 mod server;
-mod start_response;
-mod static_files;
-mod static_reply;
-mod websocket;
-mod workers;
-mod writing;
-mod wsgi;
 
-pub use connection::HttpConnection;
-pub use reading::receive;
+pub use connection::h1::connection::HttpConnection;
+pub use connection::h1::requests::receive;
+pub use connection::h2::connection::{Http2Connection, receive as receive_http2};
+
+use application::{asgi, wsgi};
 
 use pyo3::prelude::*;
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    module.add_class::<server::HttpServer>()?;
+    module.add_class::<server::http_server::HttpServer>()?;
     module.add_class::<HttpConnection>()?;
-    crate::ffi::awaitable::install_steps::<asgi::RequestTask>(py);
-    crate::ffi::awaitable::install_steps::<sending::SendCall>(py);
-    crate::ffi::awaitable::install_steps::<receiving::ReceiveCall>(py);
-    crate::ffi::recycled::install::<sending::SendCall>(py);
-    crate::ffi::recycled::install::<asgi::RequestTask>(py);
-    crate::ffi::recycled::install::<exchange::Exchange>(py);
-    crate::ffi::recycled::install::<wsgi::WsgiCall>(py);
-    crate::ffi::recycled::install::<input::Input>(py);
-    module.add_class::<workers::Workers>()?;
-    module.add_class::<file_wrapper::FileWrapper>()?;
-    start_response::add_methods(py)?;
-    input::add_methods(py)?;
-    sending::add_methods(py)
+    module.add_class::<Http2Connection>()?;
+    crate::ffi::recycled::install::<connection::h2::connection::Http2Stream>(py);
+    crate::ffi::awaitable::install_steps::<asgi::task::RequestTask>(py);
+    crate::ffi::awaitable::install_steps::<asgi::send::SendCall>(py);
+    crate::ffi::awaitable::install_steps::<asgi::receive::ReceiveCall>(py);
+    crate::ffi::recycled::install::<asgi::send::SendCall>(py);
+    crate::ffi::recycled::install::<asgi::task::RequestTask>(py);
+    crate::ffi::recycled::install::<exchange::contract::Exchange>(py);
+    crate::ffi::recycled::install::<wsgi::call::WsgiCall>(py);
+    crate::ffi::recycled::install::<wsgi::input::Input>(py);
+    module.add_class::<wsgi::workers::Workers>()?;
+    module.add_class::<wsgi::file_wrapper::FileWrapper>()?;
+    wsgi::start_response::add_methods(py)?;
+    wsgi::input::add_methods(py)?;
+    asgi::send::add_methods(py)
 }

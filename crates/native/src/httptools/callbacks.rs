@@ -2,8 +2,8 @@
 
 use super::failure::Failure;
 use crate::ffi::call;
+use crate::ffi::fallible;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use pyo3::{PyTraverseError, PyVisit};
 
 /// Their names, in the order of `Event`.
@@ -53,13 +53,15 @@ impl Callbacks {
 
     #[inline]
     pub fn tell_bytes(&self, py: Python<'_>, event: Event, bytes: &[u8]) -> Result<(), Failure> {
-        self.run(event, |callback| call::call1(callback.bind(py), PyBytes::new(py, bytes).as_any()))
+        self.run(event, |callback| {
+            call::call1(callback.bind(py), fallible::bytes(py, bytes)?.as_any())
+        })
     }
 
     #[inline]
     pub fn tell_header(&self, py: Python<'_>, name: &[u8], value: &[u8]) -> Result<(), Failure> {
         self.run(Event::Header, |callback| {
-            let (name, value) = (PyBytes::new(py, name), PyBytes::new(py, value));
+            let (name, value) = (fallible::bytes(py, name)?, fallible::bytes(py, value)?);
             call::call2(callback.bind(py), name.as_any(), value.as_any())
         })
     }

@@ -2,6 +2,7 @@
 
 use oneloop_http1::Refusal;
 use pyo3::IntoPyObjectExt;
+use pyo3::intern;
 use pyo3::prelude::*;
 
 /// The httptools exception class.
@@ -73,7 +74,9 @@ impl Failure {
             (Self::Upgrade(at), _) => exception(py, "HttpParserUpgrade", at),
             (Self::Raised(_, error), Some(verdict)) => {
                 let shown = verdict.exception(py);
-                if let Err(failed) = shown.value(py).setattr("__context__", error.value(py)) {
+                if let Err(failed) =
+                    shown.value(py).setattr(intern!(py, "__context__"), error.value(py))
+                {
                     return failed;
                 }
                 shown

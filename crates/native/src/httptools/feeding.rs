@@ -238,8 +238,8 @@ impl Feeding<'_, '_> {
             };
             self.work.callbacks.tell_bytes(py, self.text_event(), text)?;
         }
-        let told = self.work.progress.fields;
-        for header in &head.headers[told..] {
+        let passed = self.work.progress.fields;
+        for header in &head.headers[passed..] {
             self.work.callbacks.tell_header(py, header.name.as_bytes(), header.value)?;
         }
         self.info.with(py, |info| info.upgrades = head.upgrades);

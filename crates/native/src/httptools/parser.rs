@@ -4,8 +4,9 @@ use super::callbacks::Callbacks;
 use super::failure::exception;
 use super::feeding::{Feeding, Phase, Work};
 use super::head::{Info, Side};
+use crate::ffi::thread_exit::guard_thread;
+use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, buffer};
-use oneloop_http1::Version;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
@@ -43,6 +44,7 @@ impl HttpParser {
     ///     HttpParserError: the bytes are not strict HTTP/1.1, or a callback raised. Every later call raises it again.
     ///     HttpParserUpgrade: the message switches protocols; its argument is the position in `data` after it.
     fn feed_data(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        guard_thread();
         let data = buffer::to_bytes(data)?;
         let Some(mut work) = self.work.take(py) else {
             return Err(exception(
@@ -66,12 +68,11 @@ impl HttpParser {
     }
 
     /// The version of the last message's head, such as "1.1"; "0.0" before the first.
-    fn get_http_version(&self, py: Python<'_>) -> &'static str {
-        match self.info.get(py).version {
-            Some(Version::Http11) => "1.1",
-            Some(Version::Http10) => "1.0",
+    fn get_http_version(&self, py: Python<'_>) -> Value<&'static str> {
+        Value(match self.info.get(py).version {
+            Some(version) => version.name(),
             None => "0.0",
-        }
+        })
     }
 
     /// Whether the connection may carry another message after the last one.
@@ -190,7 +191,7 @@ impl HttpResponseParser {
     }
 
     /// The status code of the last response.
-    fn get_status_code(slf: &Bound<'_, Self>) -> u16 {
-        slf.as_super().get().info.get(slf.py()).status
+    fn get_status_code(slf: &Bound<'_, Self>) -> Value<u16> {
+        Value(slf.as_super().get().info.get(slf.py()).status)
     }
 }

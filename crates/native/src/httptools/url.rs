@@ -2,6 +2,7 @@
 
 use super::failure::exception;
 use crate::ffi::buffer;
+use crate::ffi::values::Value;
 use oneloop_http1::url::{UrlParts, split_url};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -23,13 +24,13 @@ pub struct Url {
 
 #[pymethods]
 impl Url {
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<Value<String>> {
         let show = |part: &Option<Py<PyBytes>>| match part {
             Some(bytes) => bytes.bind(py).repr().map(|text| text.to_string()),
             None => Ok("None".to_owned()),
         };
         let port = self.port.map_or("None".to_owned(), |port| port.to_string());
-        Ok(format!(
+        Ok(Value(format!(
             "<URL schema: {}, host: {}, port: {port}, path: {}, query: {}, fragment: {}, userinfo: {}>",
             show(&self.schema)?,
             show(&self.host)?,
@@ -37,7 +38,7 @@ impl Url {
             show(&self.query)?,
             show(&self.fragment)?,
             show(&self.userinfo)?,
-        ))
+        )))
     }
 }
 

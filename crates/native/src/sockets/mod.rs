@@ -3,9 +3,11 @@
 //! Uses `event_loop`; does not depend on transports.
 
 mod callbacks;
+mod methods;
 mod operation;
 mod socket_file;
 mod waiters;
+mod waiting;
 mod watch;
 
 pub use operation::{SockOperation, receive};

@@ -9,9 +9,11 @@ use super::watch::Watch;
 use crate::errors;
 use crate::event_loop::LoopCore;
 use crate::ffi::buffer::View;
-use crate::ffi::{LoopCell, bytes, call, socket_object};
+use crate::ffi::coroutine;
+use crate::ffi::fallible;
+use crate::ffi::values::ToPython;
+use crate::ffi::{LoopCell, bytes, socket_object};
 use oneloop_engine::sys::{memory, socket};
-use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -94,17 +96,17 @@ impl SockOperation {
         match work {
             // Like the socket's own methods, which make no system call for zero bytes.
             Work::Receive { capacity: 0 } => {
-                Ok(Ok(Attempt::Finished(PyBytes::new(py, b"").into_any())))
+                Ok(Ok(Attempt::Finished(fallible::bytes(py, b"")?.into_any())))
             }
             Work::ReceiveInto(view) if view.len() == 0 => {
-                Ok(Ok(Attempt::Finished(0.into_bound_py_any(py)?)))
+                Ok(Ok(Attempt::Finished(0_usize.to_python(py)?)))
             }
             Work::Receive { capacity } => Ok(match receive(py, self.owner.get(), fd, *capacity)? {
                 Ok(data) => Ok(Attempt::Finished(data.into_any())),
                 Err(e) => blocked_or(e, Side::Read),
             }),
             Work::ReceiveInto(view) => Ok(match socket::recv(fd, view.as_mut_slice(py)) {
-                Ok(len) => Ok(Attempt::Finished(len.into_bound_py_any(py)?)),
+                Ok(len) => Ok(Attempt::Finished(len.to_python(py)?)),
                 Err(e) => blocked_or(e, Side::Read),
             }),
             Work::SendAll { data, sent } => loop {
@@ -141,10 +143,17 @@ impl SockOperation {
         let sock = self.sock.bind(py);
         let fd = socket_object::fileno(sock)?;
         let operation = work.name();
-        let result = match self.attempt(py, fd, &mut work) {
+        let attempted = loop {
+            match self.attempt(py, fd, &mut work) {
+                // Waiting would be wrong: the socket may be ready, and only a change of that is reported.
+                Ok(Err(e)) if e.kind() == io::ErrorKind::Interrupted => py.check_signals()?,
+                result => break result,
+            }
+        };
+        let result = match attempted {
             Err(e) => Err(e),
             Ok(Err(e)) => Err(errors::os_error_on(operation, Ok(fd), &e)),
-            Ok(Ok(Attempt::Finished(value))) => Err(call::stop_iteration(&value)?),
+            Ok(Ok(Attempt::Finished(value))) => Err(coroutine::stop_iteration(&value)?),
             Ok(Ok(Attempt::Blocked(side))) => {
                 Watch::wait(owner, sock, fd, side).and_then(|(future, watch)| {
                     future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
@@ -179,11 +188,11 @@ fn writable(buf: &Bound<'_, PyAny>) -> PyResult<View> {
             return error;
         }
         let kind = buf.get_type();
-        let told = PyTypeError::new_err(format!(
+        let refusal = PyTypeError::new_err(format!(
             "sock_recv_into() needs a read-write bytes-like object, not {kind}"
         ));
-        told.set_cause(py, Some(error));
-        told
+        refusal.set_cause(py, Some(error));
+        refusal
     })
 }
 
@@ -201,7 +210,7 @@ pub fn receive<'py>(
         memory::keep_large_blocks();
         return bytes::filled(py, capacity, &mut [], |room, _| socket::recv(fd, room));
     }
-    Ok(receive_shared(py, owner, fd, capacity))
+    receive_shared(py, owner, fd, capacity)
 }
 
 fn receive_shared<'py>(
@@ -209,19 +218,21 @@ fn receive_shared<'py>(
     owner: &LoopCore,
     fd: i32,
     capacity: usize,
-) -> io::Result<Bound<'py, pyo3::types::PyBytes>> {
+) -> PyResult<io::Result<Bound<'py, PyBytes>>> {
     owner.read_buffer.with(py, |shared| {
         if shared.len() < SHARED_MAX {
             shared.resize(SHARED_MAX, MaybeUninit::uninit());
         }
-        let len = socket::recv(fd, &mut shared[..capacity])?;
-        Ok(bytes::received(py, shared, len))
+        match socket::recv(fd, &mut shared[..capacity]) {
+            Ok(len) => bytes::received(py, shared, len).map(Ok),
+            Err(error) => Ok(Err(error)),
+        }
     })
 }
 
 fn blocked_or<'py>(error: io::Error, side: Side) -> io::Result<Attempt<'py>> {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Attempt::Blocked(side)),
+        io::ErrorKind::WouldBlock => Ok(Attempt::Blocked(side)),
         _ => Err(error),
     }
 }

@@ -52,11 +52,11 @@ impl Backlog {
             return;
         }
         self.len_bytes += bytes.len();
-        if let Some(Piece::Copy(copy, _)) = self.pieces.back_mut() {
-            if copy.len() + bytes.len() <= RECORD {
-                copy.extend_from_slice(bytes);
-                return;
-            }
+        if let Some(Piece::Copy(copy, _)) = self.pieces.back_mut()
+            && copy.len() + bytes.len() <= RECORD
+        {
+            copy.extend_from_slice(bytes);
+            return;
         }
         self.pieces.push_back(if bytes.len() < RECORD / 2 {
             Piece::Copy(bytes.to_vec(), 0)

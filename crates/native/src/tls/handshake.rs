@@ -3,32 +3,14 @@
 use super::session::{Session, Step};
 use super::transport::{App, Phase, TlsTransport};
 use crate::event_loop::report;
+use crate::ffi::fallible;
 use crate::imports;
 use crate::transport::Under;
 use pyo3::exceptions::{
     PyConnectionAbortedError, PyConnectionResetError, PyException, PyOSError, PyRuntimeError,
-    PyValueError,
 };
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
-
-/// The context for `ssl=True`; ValueError for a server, which needs a certificate.
-pub fn default_context(
-    py: Python<'_>,
-    is_server: bool,
-    has_hostname: bool,
-) -> PyResult<Bound<'_, PyAny>> {
-    if is_server {
-        return Err(PyValueError::new_err("Server side SSL needs a valid SSLContext"));
-    }
-    // Looked up each time, because programs may replace this function.
-    let context = imports::ssl(py)?.call_method0(intern!(py, "create_default_context"))?;
-    if !has_hostname {
-        context.setattr(intern!(py, "check_hostname"), PyBool::new(py, false))?;
-    }
-    Ok(context)
-}
 
 #[pymethods]
 impl TlsTransport {
@@ -204,6 +186,6 @@ impl TlsTransport {
 
 /// Formatted like Python's `str()`.
 fn python_number(py: Python<'_>, number: f64) -> String {
-    let object = pyo3::types::PyFloat::new(py, number);
-    object.str().map_or_else(|_no_memory| number.to_string(), |text| text.to_string())
+    let text = fallible::float(py, number).and_then(|object| object.str());
+    text.map_or_else(|_no_memory| number.to_string(), |text| text.to_string())
 }

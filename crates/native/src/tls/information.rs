@@ -2,9 +2,9 @@
 //! below.
 
 use super::transport::TlsTransport;
+use crate::ffi::fallible;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 impl TlsTransport {
     /// Drops everything that only `get_extra_info` would use, for protocols that keep a reference to their transport.
@@ -18,7 +18,7 @@ impl TlsTransport {
     /// Stores the handshake's results now, if they cannot be read later.
     pub fn remember_handshake(&self, py: Python<'_>) -> PyResult<()> {
         let Some(object) = self.library.told_at_once(py) else { return Ok(()) };
-        let extra = PyDict::new(py);
+        let extra = fallible::dict(py)?;
         for (name, method) in
             [("peercert", "getpeercert"), ("cipher", "cipher"), ("compression", "compression")]
         {
@@ -45,12 +45,14 @@ impl TlsTransport {
             _ => return Ok(None),
         };
         let known = self.state.with(py, |s| s.extra.as_ref().map(|extra| extra.bind(py).clone()));
-        let extra = known.unwrap_or_else(|| {
-            let extra = PyDict::new(py);
+        let extra = if let Some(extra) = known {
+            extra
+        } else {
+            let extra = fallible::dict(py)?;
             let kept = extra.clone().unbind();
             self.state.with(py, |s| s.extra = Some(kept));
             extra
-        });
+        };
         if let Some(value) = extra.get_item(name)? {
             return Ok(Some(value));
         }

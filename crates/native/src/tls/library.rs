@@ -65,7 +65,7 @@ impl Library {
     ) -> PyResult<Self> {
         let kind = if let Ok(context) = context.cast_exact::<TlsContext>() {
             let hostname = server_hostname.map(PyAnyMethods::extract).transpose()?;
-            Kind::Rustls(TlsContext::session(context, server_side, hostname)?)
+            Kind::Rustls(RustlsSession::new(context, server_side, hostname)?)
         } else {
             let none = context.py().None().into_bound(context.py());
             let hostname = server_hostname.unwrap_or(&none);

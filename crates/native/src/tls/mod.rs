@@ -3,6 +3,7 @@
 //! Uses `transport`, for which it is a protocol with its own receive function.
 
 mod backlog;
+mod default_context;
 mod handshake;
 mod information;
 mod library;
@@ -23,7 +24,8 @@ pub use reading::receive;
 pub use transport::TlsTransport;
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<transport::TlsTransport>()?;
+    // Not by its own name, which is asyncio's.
+    module.add("TlsTransport", module.py().get_type::<transport::TlsTransport>())?;
     self::rustls::add_classes(module)?;
     writing::add_methods(module.py())
 }

@@ -5,6 +5,7 @@
 
 use super::records::Records;
 use super::session::{Plain, Session, Step};
+use crate::ffi::fallible;
 use crate::ffi::{LoopCell, buffer, bytes, window};
 use crate::imports;
 use oneloop_engine::sys::socket::Room;
@@ -42,7 +43,7 @@ impl OpenSsl {
         let py = context.py();
         let bio = imports::memory_bio(py)?;
         let (incoming, outgoing) = (bio.call0()?, bio.call0()?);
-        let keywords = pyo3::types::PyDict::new(py);
+        let keywords = fallible::dict(py)?;
         keywords.set_item(intern!(py, "server_side"), is_server)?;
         keywords.set_item(intern!(py, "server_hostname"), server_hostname)?;
         let object = context.call_method(
@@ -199,7 +200,7 @@ impl Session for OpenSsl {
                 native.bind(py).call_method1(name, (window,))
             })
         } else {
-            self.object.bind(py).call_method1(name, (PyBytes::new(py, plaintext),))
+            self.object.bind(py).call_method1(name, (fallible::bytes(py, plaintext)?,))
         };
         self.state.with(py, |s| s.may_have_output = true);
         match written {

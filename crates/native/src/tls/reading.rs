@@ -178,7 +178,7 @@ impl TlsTransport {
                 bytearray::append_received(&feeding.buffer, &room, len)?;
                 Text::Fed(feeding)
             }
-            _ => Text::Bytes(bytes::received(py, &room, len)),
+            _ => Text::Bytes(bytes::received(py, &room, len)?),
         };
         Ok((text, end))
     }
@@ -347,11 +347,23 @@ impl TlsTransport {
             Self::call_soon(slf, "_do_read")?;
         }
         if len > 0 {
+            let protocol = this.new_buffered(py).unwrap_or(protocol);
             let name = intern!(py, "buffer_updated");
             let told = protocol.call_method1(name, (len,)).map(drop);
             told.and(this.owner.get().lap_method(this.owner.bind(py), &protocol, name))?;
         }
         Ok(if is_full { End::Empty } else { end })
+    }
+
+    /// The current protocol if it receives into its own buffer: `get_buffer()` may have changed it. As in asyncio, a
+    /// new protocol of another kind is not told about the old one's buffer.
+    fn new_buffered<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.state.with(py, |s| match &s.protocol {
+            Some(protocol) if matches!(protocol.receiver, Receiver::Buffer) => {
+                Some(protocol.object.bind(py).clone())
+            }
+            _ => None,
+        })
     }
 
     /// Pauses the transport below while too much ciphertext waits for a program that has paused reading or has small

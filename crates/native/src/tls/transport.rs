@@ -15,11 +15,14 @@
 //! Upholds S2: no borrow of the state is held during a call of the library, the transport below or the protocol.
 
 use super::backlog::Backlog;
+use super::default_context::default_context;
 use super::library::Library;
 use super::marks::Marks;
 use super::session::Session;
 use super::timeouts::Timeouts;
 use crate::event_loop::{LoopCore, Run};
+use crate::ffi::fallible;
+use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object};
 use crate::imports;
 use crate::transport::{Mark, StreamProtocol, Under, unclosed};
@@ -104,13 +107,21 @@ pub struct State {
     pub sslcontext: Option<Py<PyAny>>,
     /// Cached results of `get_extra_info`.
     pub extra: Option<Py<PyDict>>,
+    /// The garbage collector has cleared it before anybody has closed it.
+    is_cleared_open: bool,
+}
+
+impl State {
+    fn is_open(&self) -> bool {
+        self.under.is_some() && !self.is_closed && !self.is_lost
+    }
 }
 
 /// TLS over a stream transport. Has the interface of `asyncio.Transport`.
 ///
 /// Use it only in the loop's thread. Made by `create_connection`, `create_server`, `start_tls` and similar methods
-/// with `ssl`.
-#[pyclass(frozen, weakref, module = "oneloop", name = "TlsTransport")]
+/// with `ssl`. It has the name of asyncio's class, because programs look for "SSL" in it.
+#[pyclass(frozen, weakref, module = "oneloop", name = "_SSLProtocolTransport")]
 pub struct TlsTransport {
     pub owner: Py<LoopCore>,
     pub library: Library,
@@ -121,6 +132,15 @@ pub struct TlsTransport {
 impl TlsTransport {
     pub fn phase(&self, py: Python<'_>) -> Phase {
         self.state.with(py, |s| s.phase)
+    }
+
+    /// One side has ended the connection: what is written is lost.
+    pub fn is_over(&self, py: Python<'_>) -> bool {
+        let (phase, under) =
+            self.state.with(py, |s| (s.phase, s.under.as_ref().map(|under| under.clone_ref(py))));
+        // A send may have failed below, which is told in the next tick.
+        let is_lost = matches!(under, Some(Under::Stream(stream)) if stream.get().is_over(py));
+        is_lost || !matches!(phase, Phase::Handshake | Phase::Wrapped)
     }
 
     pub fn set_phase(&self, py: Python<'_>, phase: Phase) {
@@ -192,11 +212,13 @@ impl TlsTransport {
         if !slf.get().owner.get().is_debug() {
             return Ok(());
         }
-        let details = PyDict::new(py);
+        let details = fallible::dict(py)?;
         if let Some(error) = error {
             details.set_item(intern!(py, "exc_info"), error.value(py))?;
         }
-        imports::logger(py)?.call_method("debug", (text, slf), Some(&details)).map(drop)
+        imports::logger(py)?
+            .call_method(intern!(py, "debug"), (text, slf), Some(&details))
+            .map(drop)
     }
 }
 
@@ -227,7 +249,7 @@ impl TlsTransport {
         };
         let sslcontext = match sslcontext {
             Some(given) if given.is_truthy()? => given,
-            _ => super::handshake::default_context(py, server_side, hostname.is_some())?,
+            _ => default_context(py, server_side, hostname.is_some())?,
         };
         let library = Library::new(&sslcontext, server_side, hostname.as_ref())?;
         let opening = Opening { waiter, timer: None, started_s: None };
@@ -250,6 +272,7 @@ impl TlsTransport {
             is_forgotten: false,
             sslcontext: Some(sslcontext.unbind()),
             extra: None,
+            is_cleared_open: false,
         };
         Ok(Self { owner: owner.clone().unbind(), library, timeouts, state: LoopCell::new(state) })
     }
@@ -347,14 +370,14 @@ impl TlsTransport {
     }
 
     /// Return the number of plaintext bytes that are queued because the transport below is paused.
-    fn get_write_buffer_size(slf: &Bound<'_, Self>) -> PyResult<usize> {
+    fn get_write_buffer_size(slf: &Bound<'_, Self>) -> PyResult<Value<usize>> {
         Self::flush_gathered(slf)?;
-        Ok(slf.get().state.with(slf.py(), |s| s.out.backlog.len_bytes()))
+        Ok(Value(slf.get().state.with(slf.py(), |s| s.out.backlog.len_bytes())))
     }
 
     /// Return the water marks as `(low, high)`, in bytes.
-    fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
-        self.state.with(py, |s| s.out.marks.limits())
+    fn get_write_buffer_limits(&self, py: Python<'_>) -> Value<(usize, usize)> {
+        Value(self.state.with(py, |s| s.out.marks.limits()))
     }
 
     /// Set the water marks, in bytes: `pause_writing()` is called at `high` or above, `resume_writing()` at `low` or
@@ -372,17 +395,18 @@ impl TlsTransport {
     }
 
     /// Return the number of ciphertext bytes received while reading was paused.
-    fn get_read_buffer_size(&self, py: Python<'_>) -> PyResult<usize> {
+    fn get_read_buffer_size(&self, py: Python<'_>) -> PyResult<Value<usize>> {
         if self.state.with(py, |s| s.is_lost) || self.library.is_busy(py) {
             Ok(0)
         } else {
             self.library.unread(py)
         }
+        .map(Value)
     }
 
     /// Return the water marks of `get_read_buffer_size()` as `(low, high)`, in bytes.
-    fn get_read_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
-        self.state.with(py, |s| s.unread_marks.limits())
+    fn get_read_buffer_limits(&self, py: Python<'_>) -> Value<(usize, usize)> {
+        Value(self.state.with(py, |s| s.unread_marks.limits()))
     }
 
     /// Set the water marks for received data, in bytes: reading from the transport below stops at `high` and resumes
@@ -422,6 +446,13 @@ impl TlsTransport {
         self.state.with(py, |s| s.out.marks.is_paused())
     }
 
+    /// asyncio's name for the transport of the protocol: None once the connection is lost. `start_tls()` returns it.
+    #[getter]
+    fn _app_transport<'py>(slf: &Bound<'py, Self>) -> Option<Bound<'py, Self>> {
+        let is_lost = slf.get().state.with(slf.py(), |s| s.is_lost);
+        (!is_lost).then(|| slf.clone())
+    }
+
     #[getter]
     fn _loop<'py>(&self, py: Python<'py>) -> Bound<'py, LoopCore> {
         self.owner.bind(py).clone()
@@ -444,14 +475,14 @@ impl TlsTransport {
         imports::tls_transport_class(py)
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<Value<String>> {
         let (phase, is_closed) = self.state.with(py, |s| (s.phase, s.is_closed));
         let closing = if is_closed { " closing" } else { "" };
         let below = match self.under(py) {
             Some(under) => under.object(py).repr()?.to_string(),
             None => "nothing".to_owned(),
         };
-        Ok(format!("<TlsTransport{closing} {phase:?} over {below}>"))
+        Ok(Value(format!("<_SSLProtocolTransport{closing} {phase:?} over {below}>")))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -482,17 +513,18 @@ impl TlsTransport {
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        let dropped =
-            self.state.with(py, |s| (s.protocol.take(), s.under.take(), s.opening.take()));
+        let dropped = self.state.with(py, |s| {
+            s.is_cleared_open |= s.is_open();
+            (s.protocol.take(), s.under.take(), s.opening.take())
+        });
         drop(dropped);
     }
 }
 
 impl Drop for TlsTransport {
     fn drop(&mut self) {
-        let is_open = self.state.peek(|s| s.under.is_some() && !s.is_closed && !s.is_lost);
-        if is_open == Some(true) {
-            unclosed::warn("TlsTransport");
+        if self.state.peek(|s| s.is_cleared_open || s.is_open()) == Some(true) {
+            unclosed::warn("<_SSLProtocolTransport object>");
         }
     }
 }

@@ -8,6 +8,7 @@ use super::session::Session;
 use super::transport::{Phase, TlsTransport, not_bytes};
 use crate::event_loop::LoopCore;
 use crate::ffi::buffer::{self, View};
+use crate::ffi::fallible;
 use crate::ffi::method::{self, Arguments, FastMethod};
 use crate::ffi::{Object, context};
 use crate::imports;
@@ -23,6 +24,8 @@ use std::ffi::CStr;
 
 /// The amount to encrypt at a time: it stays in the processor's cache and in the connection's own buffers.
 const PIECE: usize = 32 * 1024;
+/// A long write is passed on after so much.
+const BATCH: usize = 8 * PIECE;
 
 impl TlsTransport {
     pub fn write_bytes_like(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -34,7 +37,7 @@ impl TlsTransport {
         }
         let view = View::of(data)?;
         // The library may let other threads run, which may change the object, so it gets a copy.
-        let copy = PyBytes::new(slf.py(), view.as_slice(slf.py()));
+        let copy = fallible::bytes(slf.py(), view.as_slice(slf.py()))?;
         drop(view);
         Self::write(slf, &copy)
     }
@@ -50,7 +53,7 @@ impl TlsTransport {
             [only] => Self::write(slf, only),
             many => {
                 let pieces = many.iter().map(PyBytesMethods::as_bytes).collect::<Vec<_>>();
-                Self::write(slf, &PyBytes::new(slf.py(), &pieces.concat()))
+                Self::write(slf, &fallible::bytes(slf.py(), &pieces.concat())?)
             }
         }
     }
@@ -178,19 +181,24 @@ impl TlsTransport {
             s.phase == Phase::Wrapped && !s.out.is_blocked && !s.out.backlog.is_empty()
         });
         if may_write {
-            return Self::write_all(slf);
+            return Self::write_backlog(slf, true);
         }
         Self::process_outgoing(slf)
     }
 
     /// Like `write_kept`, even if the transport below is paused: it is about to be closed.
     pub fn write_all(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::write_backlog(slf, false)
+    }
+
+    fn write_backlog(slf: &Bound<'_, Self>, stops: bool) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         this.drop_parents_backlog(py);
         // Otherwise it waits in the library for the transport below.
         let may_send = !this.state.with(py, |s| s.out.is_blocked);
         let mut sent = Vec::new();
+        let mut is_stopped = false;
         while let Some(piece) = this.state.with(py, |s| s.out.backlog.pop(py)) {
             let bytes = piece.bytes(py);
             let offered = bytes.len().min(PIECE);
@@ -207,9 +215,18 @@ impl TlsTransport {
             if may_send && offered == PIECE {
                 sent.extend(this.library.take(py)?);
             }
+            if may_send && stops && sent.len() * PIECE >= BATCH {
+                this.send(py, &std::mem::take(&mut sent))?;
+                is_stopped = this.is_over(py) || this.state.with(py, |s| s.out.is_blocked);
+                if is_stopped {
+                    break;
+                }
+            }
         }
         if may_send {
-            sent.extend(this.library.take(py)?);
+            if !is_stopped {
+                sent.extend(this.library.take(py)?);
+            }
             this.send(py, &sent)?;
             Self::control_app_writing(slf)?;
         }
@@ -234,6 +251,18 @@ impl TlsTransport {
             sent.extend(this.library.take(py)?);
             if written == 0 {
                 break;
+            }
+            // What the transport below does not take is kept as it is: encrypted, it would be there twice, and nobody
+            // would be told to pause.
+            if sent.len() * PIECE >= BATCH {
+                this.send(py, &std::mem::take(&mut sent))?;
+                if this.is_over(py) {
+                    // The rest is lost, as if it had been sent.
+                    return Ok(bytes.len());
+                }
+                if this.state.with(py, |s| s.out.is_blocked) {
+                    return Ok(len);
+                }
             }
         }
         this.send(py, &sent)?;

@@ -16,6 +16,7 @@ use super::peers::Peers;
 use super::unclosed;
 use crate::errors;
 use crate::event_loop::LoopCore;
+use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, context};
 use oneloop_engine::sys::socket;
 use oneloop_engine::{Interest, Readiness};
@@ -265,8 +266,8 @@ impl DatagramTransport {
     }
 
     #[getter]
-    fn _sock_fd(&self, py: Python<'_>) -> i32 {
-        self.body.descriptor.fd(py).unwrap_or(-1)
+    fn _sock_fd(&self, py: Python<'_>) -> Value<i32> {
+        Value(self.body.descriptor.fd(py).unwrap_or(-1))
     }
 
     /// Return information about the transport: `socket`, `sockname`, `peername`, and what the code that made it
@@ -280,16 +281,16 @@ impl DatagramTransport {
         self.endpoint.info(name, default, &self.body.descriptor)
     }
 
-    fn __repr__(&self, py: Python<'_>) -> String {
-        let fd = self.body.descriptor.fd(py).unwrap_or(-1);
-        self.state.with(py, |s| {
+    fn __repr__(&self, py: Python<'_>) -> Value<String> {
+        let fd = self.body.descriptor.number(py);
+        Value(self.state.with(py, |s| {
             let life = s.life.describe();
             let reads = s.life == Life::Open && !s.reading_paused;
             let read = if reads { "polling" } else { "idle" };
             let write = if s.queue.is_empty() { "idle" } else { "polling" };
             let len = s.queue.len_bytes();
             format!("<DatagramTransport{life} fd={fd} read={read} write=<{write}, bufsize={len}>>")
-        })
+        }))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -311,6 +312,8 @@ impl DatagramTransport {
 
 impl Drop for DatagramTransport {
     fn drop(&mut self) {
-        unclosed::end("DatagramTransport", &self.body.descriptor);
+        if let Some(life) = self.state.peek(|s| s.life) {
+            unclosed::end(&self.body, life, None, |py| self.__repr__(py).0);
+        }
     }
 }

@@ -108,6 +108,7 @@ impl DatagramTransport {
             Ok((bytes::received(py, shared, len), from))
         });
         let (data, from) = received.map_err(|e| Refusal::of_kernel("recvfrom", &e))?;
+        let data = data.map_err(Refusal::Fatal)?;
         let len = data.as_bytes().len() as u64;
         owner.get().meter.with(py, |meter| meter.bytes_in += len);
         let sender = self.sender(py, from).map_err(Refusal::Fatal)?;

@@ -9,12 +9,16 @@ use super::life::Life;
 use crate::address;
 use crate::event_loop::LoopCore;
 use crate::ffi::buffer;
+use crate::ffi::fallible;
+use crate::ffi::method::{self, Arguments, FastMethod};
+use crate::ffi::values::Value;
 use crate::imports;
 use oneloop_engine::sys::socket;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
+use std::ffi::CStr;
 use std::io;
 
 /// asyncio warns about sends on a lost transport from this count on.
@@ -102,7 +106,7 @@ impl DatagramTransport {
         // The program may change its buffer after this call.
         let data = match data.cast_exact::<PyBytes>() {
             Ok(bytes) => bytes.clone(),
-            Err(_) => PyBytes::new(py, &buffer::with_bytes(data, <[u8]>::to_vec)?),
+            Err(_) => fallible::bytes(py, &buffer::with_bytes(data, <[u8]>::to_vec)?)?,
         };
         let datagram = Datagram::new(data, to);
         let first = this.state.with(py, |s| {
@@ -173,17 +177,8 @@ impl DatagramTransport {
     }
 }
 
-#[pymethods]
 impl DatagramTransport {
-    /// Send bytes-like data to `addr`, or to the transport's only destination.
-    ///
-    /// The datagram is sent immediately, or queued if the socket takes no more. Network errors are passed to
-    /// `error_received()`. Data sent on a closed transport is dropped.
-    ///
-    /// Raises TypeError if data is not bytes, bytearray or memoryview, and ValueError if addr is not the only
-    /// destination.
-    #[pyo3(signature = (data, addr = None))]
-    fn sendto(
+    fn send(
         slf: &Bound<'_, Self>,
         data: &Bound<'_, PyAny>,
         addr: Option<&Bound<'_, PyAny>>,
@@ -219,15 +214,42 @@ impl DatagramTransport {
             Err(Refusal::Fatal(error)) => ending::fatal(slf, error, FATAL),
         }
     }
+}
 
+struct SendTo;
+
+impl FastMethod for SendTo {
+    type Class = DatagramTransport;
+    const NAME: &'static CStr = c"sendto";
+    const DOC: &'static CStr = c"sendto($self, /, data, addr=None)\n--\n\nSend bytes-like data to `addr`, or to the transport's only destination.\n\nThe datagram is sent immediately, or queued if the socket takes no more. Network errors are passed to\n`error_received()`. Data sent on a closed transport is dropped.\n\nRaises TypeError if data is not bytes, bytearray or memoryview, and ValueError if addr is not the only\ndestination.";
+
+    fn call<'py>(
+        slf: Borrowed<'_, 'py, DatagramTransport>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let names = [intern!(py, "data"), intern!(py, "addr")];
+        let (data, addr) = arguments.one_or_two("sendto", names)?;
+        DatagramTransport::send(&slf, &data, addr.as_deref().filter(|addr| !addr.is_none()))?;
+        Ok(py.None().into_bound(py))
+    }
+}
+
+/// Adds the methods that run for each datagram.
+pub(super) fn add_methods(py: Python<'_>) -> PyResult<()> {
+    method::add::<SendTo>(py)
+}
+
+#[pymethods]
+impl DatagramTransport {
     /// Return the number of queued bytes. Since 3.12 this includes 8 for each datagram's header.
-    fn get_write_buffer_size(&self, py: Python<'_>) -> usize {
-        self.state.with(py, |s| s.queue.len_bytes())
+    fn get_write_buffer_size(&self, py: Python<'_>) -> Value<usize> {
+        Value(self.state.with(py, |s| s.queue.len_bytes()))
     }
 
     /// Return the water marks as `(low, high)`, in bytes.
-    fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
-        self.state.with(py, |s| s.flow.limits())
+    fn get_write_buffer_limits(&self, py: Python<'_>) -> Value<(usize, usize)> {
+        Value(self.state.with(py, |s| s.flow.limits()))
     }
 
     /// Set the water marks, in bytes: `pause_writing()` is called above `high`, `resume_writing()` at `low` or below.

@@ -68,19 +68,39 @@ impl Descriptor {
     /// object's `fileno()`.
     #[inline]
     pub fn fd(&self, py: Python<'_>) -> io::Result<RawFd> {
-        let (object, fd, is_socket) = self.0.with(py, |owner| match owner {
-            Owner::Bare(fd, _) => (None, fd.as_raw_fd(), false),
-            Owner::Socket(socket, fd) => (Some(socket.bind(py).clone()), *fd, true),
-            Owner::File(file, fd) => (Some(file.bind(py).clone()), *fd, false),
-            Owner::Closed(_) => (None, -1, false),
+        let known = self.0.with(py, |owner| match owner {
+            Owner::Bare(fd, _) => Some(fd.as_raw_fd()),
+            Owner::Socket(socket, fd) => {
+                socket_object::known_fileno(socket.bind(py)).filter(|now| now == fd && *fd >= 0)
+            }
+            _ => None,
         });
+        known.map_or_else(|| self.fd_of_object(py), Ok)
+    }
+
+    /// For a number that has changed, or that takes a call.
+    #[inline(never)]
+    fn fd_of_object(&self, py: Python<'_>) -> io::Result<RawFd> {
+        let found = self.0.with(py, |owner| match owner {
+            Owner::Socket(socket, fd) => Some((socket.clone_ref(py), *fd, true)),
+            Owner::File(file, fd) => Some((file.clone_ref(py), *fd, false)),
+            Owner::Bare(..) | Owner::Closed(_) => None,
+        });
+        let closed = || io::Error::from_raw_os_error(libc::EBADF);
+        let (object, fd, is_socket) = found.ok_or_else(closed)?;
+        let object = object.bind(py);
+        let now = if is_socket { socket_object::fileno(object) } else { fileno(object) };
         // An object whose `fileno()` fails counts as closed.
-        let now = match object {
-            Some(socket) if is_socket => socket_object::fileno(&socket).unwrap_or(-1),
-            Some(file) => fileno(&file).unwrap_or(-1),
-            None => fd,
-        };
-        if now == fd && fd >= 0 { Ok(fd) } else { Err(io::Error::from_raw_os_error(libc::EBADF)) }
+        if fd >= 0 && now.is_ok_and(|now| now == fd) { Ok(fd) } else { Err(closed()) }
+    }
+
+    /// The number for a repr: as long as the transport owns it, whoever may have closed it.
+    pub fn number(&self, py: Python<'_>) -> RawFd {
+        self.0.with(py, |owner| match owner {
+            Owner::Bare(fd, _) => fd.as_raw_fd(),
+            Owner::Socket(_, fd) | Owner::File(_, fd) => *fd,
+            Owner::Closed(_) => -1,
+        })
     }
 
     /// Returns the socket or file object, which is made on first use; `None` once closed.

@@ -9,6 +9,7 @@ use super::life::{self, Life};
 use super::registration::Registration;
 use crate::errors;
 use crate::event_loop::LoopCore;
+use crate::ffi::values::ToPython;
 use crate::ffi::{LoopCell, context};
 use pyo3::PyClass;
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
@@ -30,6 +31,8 @@ pub struct Body {
     write_context: LoopCell<Option<Py<PyAny>>>,
     pub descriptor: Descriptor,
     pub registration: Registration,
+    /// `connection_made` was called.
+    has_begun: LoopCell<bool>,
     /// The arguments of `connection_lost` and its context: that of the code that ended the transport.
     lost_with: LoopCell<Option<Lost>>,
 }
@@ -59,6 +62,7 @@ impl Body {
             write_context: LoopCell::new(None),
             descriptor,
             registration: Registration::default(),
+            has_begun: LoopCell::new(false),
             lost_with: LoopCell::new(None),
         })
     }
@@ -159,10 +163,10 @@ pub fn begin<T: Ending>(slf: &Bound<'_, T>, waiter: Option<Py<PyAny>>) -> PyResu
         // The AttributeError is raised where the transport is made, as in asyncio, and not later in the loop.
         protocol.getattr(intern!(py, "connection_made"))?;
     }
-    let start = (slf.clone(), waiter).into_pyobject(py)?;
+    let start = (slf.clone(), waiter).to_python(py)?;
     let owner = slf.get().body().owner.get();
     owner.meter.with(py, |meter| meter.open_transports += 1);
-    owner.run_soon(py, start.into_any().unbind(), start_soon::<T>);
+    owner.run_soon(py, start.unbind(), start_soon::<T>);
     Ok(())
 }
 
@@ -183,6 +187,7 @@ fn start_soon<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>)
 pub fn start<T: Ending>(owner: &Bound<'_, LoopCore>, slf: &Bound<'_, T>) -> PyResult<()> {
     let py = owner.py();
     let this = slf.get();
+    this.body().has_begun.set(py, true);
     let made = match this.protocol(py) {
         Some(protocol) => {
             let body = this.body();
@@ -229,9 +234,10 @@ pub fn fatal<T: Ending>(slf: &Bound<'_, T>, error: PyErr, message: &str) -> PyRe
     let quiet = T::is_quiet(py, &error);
     let protocol = this.protocol(py);
     let owner = this.body().owner.bind(py);
-    let told = life::report_fatal(owner, slf.as_any(), protocol.as_ref(), message, error, quiet);
+    let notified =
+        life::report_fatal(owner, slf.as_any(), protocol.as_ref(), message, error, quiet);
     force_close(slf, Some(value));
-    told
+    notified
 }
 
 /// Closes after all queued data is sent; a second call does nothing.
@@ -245,10 +251,10 @@ pub fn close<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
     // Gathered data counts as sent when it was written, so an empty queue ends the transport now.
     let sent = T::send_gathered(slf);
     if this.life(py).is_live() {
-        this.set_life(py, Life::Closing);
         if this.is_drained(py) {
             lose(slf, None);
         } else {
+            this.set_life(py, Life::Closing);
             return sent.and(watch(slf));
         }
     }
@@ -274,10 +280,26 @@ pub fn force_close<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>)
 
 /// Schedules `connection_lost(exc)`, once.
 pub fn lose<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) {
+    let py = slf.py();
     if mark_lost(slf, exc) {
-        let owner = slf.get().body().owner.get();
-        owner.run_soon(slf.py(), slf.clone().into_any().unbind(), finish::<T>);
+        let body = slf.get().body();
+        let owner = body.owner.get();
+        // An accepted connection begins two ticks after the accept: its end follows in the third.
+        let next = if body.has_begun.get(py) { finish::<T> } else { finish_later::<T> };
+        owner.run_soon(py, slf.clone().into_any().unbind(), next);
     }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a native completion")]
+fn finish_later<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    owner.get().run_soon(owner.py(), object.clone().unbind(), finish_soon::<T>);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a native completion")]
+fn finish_soon<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    owner.get().run_soon(owner.py(), object.clone().unbind(), finish::<T>);
+    Ok(())
 }
 
 /// The queue of a closing transport has become empty in a callback from the poller: `connection_lost` follows
@@ -317,11 +339,11 @@ fn finish<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> 
     let this = slf.get();
     let body = this.body();
     let protocol = this.protocol(py);
-    let (told, counted) = match (&protocol, body.lost_with.take(py)) {
+    let (notified, counted) = match (&protocol, body.lost_with.take(py)) {
         (Some(protocol), Some(lost)) => {
             let exc = lost.exc.as_ref().map(|exc| exc.bind(py));
-            let told = life::connection_lost(lost.context.bind(py), protocol, exc);
-            (told, owner.get().lap_method(owner, protocol, intern!(py, "connection_lost")))
+            let notified = life::connection_lost(lost.context.bind(py), protocol, exc);
+            (notified, owner.get().lap_method(owner, protocol, intern!(py, "connection_lost")))
         }
         _ => (Ok(()), Ok(())),
     };
@@ -331,11 +353,11 @@ fn finish<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> 
     let closed = body.descriptor.close(py);
     owner.get().meter.with(py, |meter| meter.open_transports -= 1);
     let mut outcome = counted;
-    for step in [told, closed, T::closed(slf)] {
+    for step in [notified, closed, T::closed(slf)] {
         if let Err(error) = step {
             let text = "Exception in callback: protocol.connection_lost() failed.";
-            let told = life::report_failure(owner, object, protocol.as_ref(), text, error);
-            outcome = outcome.and(told);
+            let notified = life::report_failure(owner, object, protocol.as_ref(), text, error);
+            outcome = outcome.and(notified);
         }
     }
     outcome

@@ -4,6 +4,7 @@
 use super::descriptor::Descriptor;
 use crate::address;
 use crate::ffi::LoopCell;
+use crate::ffi::fallible;
 use crate::imports;
 use oneloop_engine::sys::{address::Address, socket};
 use pyo3::exceptions::PyOSError;
@@ -37,7 +38,7 @@ impl Endpoint {
     /// Reads both names from the socket immediately, like CPython's transports.
     pub fn of_socket(sock: &Bound<'_, PyAny>, extra: Option<Py<PyDict>>) -> PyResult<Self> {
         let py = sock.py();
-        let known = PyDict::new(py);
+        let known = fallible::dict(py)?;
         if let Some(extra) = extra {
             known.update(extra.bind(py).as_mapping())?;
         }
@@ -151,12 +152,14 @@ impl Endpoint {
         let py = name.py();
         let Some(address) = address else { return Ok(None) };
         let value = address::to_python(py, &address)?;
-        let extra = self.extra(py).unwrap_or_else(|| {
-            let extra = PyDict::new(py);
+        let extra = if let Some(extra) = self.extra(py) {
+            extra
+        } else {
+            let extra = fallible::dict(py)?;
             let kept = extra.clone().unbind();
             self.0.with(py, |names| names.extra = Some(kept));
             extra
-        });
+        };
         extra.set_item(name, &value)?;
         Ok(Some(value))
     }

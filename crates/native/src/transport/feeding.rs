@@ -62,7 +62,7 @@ impl Known {
 }
 
 fn known_streams(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    py.import("oneloop.stock_streams")?.call_method0("known")
+    py.import("oneloop.stock_streams")?.call_method0(intern!(py, "known"))
 }
 
 /// True for a protocol whose `data_received` can be replaced by `Feeding`.

@@ -14,11 +14,11 @@
 
 use crate::event_loop::{LoopCore, report};
 use crate::ffi::context;
+use crate::ffi::fallible;
 use crate::imports;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use std::os::fd::RawFd;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,11 +76,11 @@ pub fn connection_made(
     let made =
         context::run_or_stay(context, || protocol.call_method1(name, (transport,)).map(drop));
     let ended = owner.get().lap_method(owner, protocol, name);
-    let told = made.or_else(|error| {
+    let notified = made.or_else(|error| {
         let text = "Exception in callback: protocol.connection_made() failed.";
         report_failure(owner, transport, Some(protocol), text, error)
     });
-    told.and(ended)
+    notified.and(ended)
 }
 
 /// Calls `protocol.connection_lost(exc)`. Returns its exception, because the descriptor is closed before the report.
@@ -123,10 +123,10 @@ pub fn report_fatal(
     }
     if owner.get().is_debug() {
         let py = owner.py();
-        let details = PyDict::new(py);
-        details.set_item("exc_info", error.into_value(py))?;
+        let details = fallible::dict(py)?;
+        details.set_item(intern!(py, "exc_info"), error.into_value(py))?;
         let text = format!("{}: {message}", transport.repr()?);
-        imports::logger(py)?.call_method("debug", (text,), Some(&details))?;
+        imports::logger(py)?.call_method(intern!(py, "debug"), (text,), Some(&details))?;
     }
     Ok(())
 }

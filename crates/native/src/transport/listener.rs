@@ -2,19 +2,26 @@
 //!
 //! For each event, all waiting connections are accepted, up to `MOST`. When descriptors or memory run out (EMFILE,
 //! ENFILE, ENOBUFS, ENOMEM) the listener reports it once, pauses, and tries again, so that it does not spin.
+//!
+//! If other processes accept from the same socket, each takes one connection in turn. The kernel wakes one process for a
+//! connection, the first of those that sleep (`EXCLUSIVE`), and one that has accepted goes to the end of that row, as in
+//! nginx. What a process is woken for and cannot accept it must tell the others: `_retry_accept`.
 
+use super::accepting::Accepting;
 use super::descriptor::{Descriptor, Kind};
 use super::endpoint::Endpoint;
+use super::protocol::StreamProtocol;
 use super::stream::StreamTransport;
 use crate::address;
 use crate::errors;
 use crate::event_loop::{LoopCore, report};
+use crate::ffi::fallible;
 use crate::ffi::{LoopCell, call, context, socket_object};
 use oneloop_engine::sys::{address::Address, socket};
 use oneloop_engine::{Interest, Readiness, Token};
+use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 use std::collections::VecDeque;
 use std::io;
@@ -23,11 +30,14 @@ use std::sync::Arc;
 
 /// Connections per readiness, so that a flooded listener does not starve the others: asyncio's backlog plus one.
 const MOST: u32 = 101;
+/// The same if the socket is shared: otherwise the first process that runs would take all connections that a client opens
+/// together, and keep them for as long as the client does.
+const MOST_SHARED: u32 = 1;
 
 #[derive(Default)]
 struct State {
     token: Option<Token>,
-    /// Connections whose `connection_made` has not been called.
+    /// Connections that have not begun.
     made: VecDeque<Py<StreamTransport>>,
     /// A shortage was reported and nothing has been accepted since.
     starved: bool,
@@ -48,6 +58,8 @@ pub struct Listener {
     local: Option<Arc<[u8]>>,
     context: Py<PyAny>,
     is_context_given: bool,
+    /// Other processes accept from the same socket.
+    is_shared: bool,
     state: LoopCell<State>,
 }
 
@@ -64,12 +76,16 @@ impl Listener {
     fn accept_some(&self, owner: &Bound<'_, LoopCore>, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = owner.py();
         let mut outcome = Ok(());
-        for _ in 0..MOST {
+        let mut has_accepted = false;
+        for _ in 0..if self.is_shared { MOST_SHARED } else { MOST } {
             match self.fd(py).and_then(socket::accept) {
                 Ok((fd, peer)) => {
+                    has_accepted = true;
                     self.state.with(py, |s| s.starved = false);
                     outcome = self.connect(owner, fd, peer);
                 }
+                // Of one connection, which is gone.
+                Err(e) if is_of_one_connection(&e) => continue,
                 Err(e) => {
                     outcome = self.accept_failed(owner, slf, &e);
                     break;
@@ -80,11 +96,38 @@ impl Listener {
                 break;
             }
         }
+        if has_accepted && self.is_shared && outcome.is_ok() {
+            outcome = Self::renew(slf);
+        }
+        let begun = self.begin_made(owner);
         if outcome.is_err() {
             owner.get().run_soon(py, slf.clone().into_any().unbind(), start_made);
             return outcome;
         }
-        start_made(owner, slf.as_any())
+        begun.and(start_made(owner, slf.as_any()))
+    }
+
+    /// Starts the connections as asyncio would. Native protocols are started at once: they create no tasks in
+    /// `connection_made`, and their server ends them.
+    fn begin_made(&self, owner: &Bound<'_, LoopCore>) -> PyResult<()> {
+        let py = owner.py();
+        let is_native = |transport: &Py<StreamTransport>| {
+            transport
+                .get()
+                .state
+                .with(py, |s| s.protocol.as_ref().is_some_and(StreamProtocol::is_native))
+        };
+        let made = self.state.with(py, |s| {
+            if s.made.iter().all(is_native) {
+                Vec::new()
+            } else {
+                std::mem::take(&mut s.made).into()
+            }
+        });
+        if made.is_empty() {
+            return Ok(());
+        }
+        Accepting::begin(owner, made, &self.context)
     }
 
     fn accept_failed(
@@ -95,14 +138,13 @@ impl Listener {
     ) -> PyResult<()> {
         let py = owner.py();
         match error.raw_os_error() {
-            // Nothing more, a signal, or a peer that closed while it waited (accept(2)).
-            Some(libc::EAGAIN | libc::EINTR | libc::ECONNABORTED | libc::EPROTO) => Ok(()),
+            Some(libc::EAGAIN) => Ok(()),
             Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
                 let first = self.state.with(py, |s| !std::mem::replace(&mut s.starved, true));
                 Self::stop(slf);
                 owner.call_method1(intern!(py, "_retry_accept"), (slf,))?;
                 if first {
-                    let details = PyDict::new(py);
+                    let details = fallible::dict(py)?;
                     let text = "socket.accept() out of system resource";
                     details.set_item(intern!(py, "message"), text)?;
                     let value = errors::os_error_on("accept", self.fd(py), error).into_value(py);
@@ -196,7 +238,9 @@ fn on_ready(
 #[pymethods]
 impl Listener {
     #[new]
-    #[pyo3(signature = (owner, sock, protocol_factory, server, hand_over, context = None))]
+    #[pyo3(signature = (
+        owner, sock, protocol_factory, server, hand_over, context = None, *, is_shared = false
+    ))]
     fn new(
         owner: &Bound<'_, LoopCore>,
         sock: &Bound<'_, PyAny>,
@@ -204,6 +248,7 @@ impl Listener {
         server: Option<Py<PyAny>>,
         hand_over: Option<Py<PyAny>>,
         context: Option<Py<PyAny>>,
+        is_shared: bool,
     ) -> PyResult<Self> {
         let py = owner.py();
         let fd = socket_object::fileno(sock)?;
@@ -223,6 +268,7 @@ impl Listener {
             kind,
             local: (!local.is_wildcard()).then(|| local.as_bytes().into()),
             is_context_given: context.is_some(),
+            is_shared,
             context: match context {
                 Some(context) => context,
                 None => context::copy_current(py)?.unbind(),
@@ -239,14 +285,42 @@ impl Listener {
         if this.state.with(py, |s| s.token.is_some()) {
             return Ok(());
         }
-        let object = slf.clone().into_any().unbind();
-        let token = this
-            .owner
-            .get()
-            .register(py, fd, Interest::READ, object, on_ready)
-            .map_err(|e| errors::os_error("epoll_ctl", &e))?;
+        let register = |interest| {
+            let object = slf.clone().into_any().unbind();
+            this.owner.get().register(py, fd, interest, object, on_ready)
+        };
+        let registered = if this.is_shared {
+            match register(Interest::READ | Interest::EXCLUSIVE) {
+                // A kernel without exclusive wake-ups wakes all.
+                Err(e) if e.raw_os_error() == Some(libc::EINVAL) => register(Interest::READ),
+                other => other,
+            }
+        } else {
+            register(Interest::READ)
+        };
+        let token = registered.map_err(|e| errors::os_error("epoll_ctl", &e))?;
         this.state.with(py, |s| s.token = Some(token));
         Ok(())
+    }
+
+    /// Register it again, if it is accepting: it comes after the other processes that share the socket, and is told of
+    /// connections that wait.
+    fn renew(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        if slf.get().state.with(py, |s| s.token.is_none()) {
+            return Ok(());
+        }
+        Self::stop(slf);
+        match Self::start(slf) {
+            // No memory: it must not stay without a registration.
+            Err(error) if error.is_instance_of::<PyOSError>(py) => slf
+                .get()
+                .owner
+                .bind(py)
+                .call_method1(intern!(py, "_retry_accept"), (slf,))
+                .map(drop),
+            started => started,
+        }
     }
 
     /// Stop accepting; the socket stays open. Never fails.
@@ -271,6 +345,26 @@ impl Listener {
         let visit_made = |s: &State| s.made.iter().try_for_each(|transport| visit.call(transport));
         self.state.peek(visit_made).unwrap_or(Ok(()))
     }
+}
+
+/// A signal, a peer that has closed while it waited, or an error that waits on the new connection. accept(2): "For
+/// reliable operation the application should detect the network errors defined for the protocol after accept() and treat
+/// them like EAGAIN by retrying."
+fn is_of_one_connection(error: &io::Error) -> bool {
+    let passed_on = [
+        libc::EINTR,
+        libc::ECONNABORTED,
+        libc::EPROTO,
+        libc::EPERM,
+        libc::ENETDOWN,
+        libc::ENOPROTOOPT,
+        libc::EHOSTDOWN,
+        libc::ENONET,
+        libc::EHOSTUNREACH,
+        libc::EOPNOTSUPP,
+        libc::ENETUNREACH,
+    ];
+    error.raw_os_error().is_some_and(|errno| passed_on.contains(&errno))
 }
 
 /// What to do about a failure to accept for lack of resources; added to the exception as a note.

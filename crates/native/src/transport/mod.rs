@@ -3,6 +3,7 @@
 //! Uses `event_loop`. Must not depend on files, green threads or TLS, which is a protocol with its own receive
 //! function.
 
+mod accepting;
 mod appetite;
 mod datagram;
 mod datagram_queue;
@@ -30,6 +31,7 @@ mod under;
 mod write_pipe;
 mod write_queue;
 
+pub use accepting::Accepting;
 pub use datagram::DatagramTransport;
 pub use feeding::Feeding;
 pub use flow::{Mark, marks, tell as tell_flow};
@@ -39,6 +41,11 @@ pub use read_pipe::ReadPipeTransport;
 pub use receive::with_lent;
 pub use sending::{GATHERED, GATHERING_CYCLES, LONG_WRITE, WARN_AFTER, is_bytes_like};
 pub use stream::StreamTransport;
-pub(crate) use stream_write::add_methods;
 pub use under::Under;
 pub use write_pipe::WritePipeTransport;
+
+/// Adds the methods that run for each message, with CPython's fastest calling convention.
+pub(crate) fn add_methods(py: pyo3::Python<'_>) -> pyo3::PyResult<()> {
+    stream_write::add_methods(py)?;
+    datagram_write::add_methods(py)
+}

@@ -5,6 +5,7 @@
 use super::descriptor::Descriptor;
 use crate::errors;
 use crate::event_loop::LoopCore;
+use crate::ffi::fallible;
 use crate::imports;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
@@ -35,7 +36,7 @@ impl PipeEnd {
     ) -> PyResult<Self> {
         let py = pipe.py();
         owner.get().check_closed()?;
-        let extra = extra.map_or_else(|| PyDict::new(py), |extra| extra.into_bound(py));
+        let extra = extra.map_or_else(|| fallible::dict(py), |extra| Ok(extra.into_bound(py)))?;
         extra.set_item(intern!(py, "pipe"), pipe)?;
         let descriptor = Descriptor::of_object(pipe)?;
         let fd = descriptor.fd(py).map_err(|e| errors::os_error("pipe", &e))?;

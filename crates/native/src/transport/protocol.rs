@@ -28,7 +28,7 @@ static NATIVE: PyOnceLock<Vec<Native>> = PyOnceLock::new();
 
 /// Registers the protocol classes with their own receive function, each with whether its writes are already gathered.
 /// Called once, when the module is loaded.
-pub fn register_native(py: Python<'_>, classes: [(Bound<'_, PyType>, Receive, bool); 2]) {
+pub fn register_native(py: Python<'_>, classes: [(Bound<'_, PyType>, Receive, bool); 4]) {
     NATIVE.get_or_init(py, || {
         let known = |(class, receive, writes_through): (Bound<'_, PyType>, _, _)| Native {
             class: class.unbind(),
@@ -65,6 +65,10 @@ pub struct StreamProtocol {
 }
 
 impl StreamProtocol {
+    pub fn is_native(&self) -> bool {
+        matches!(self.receiver, Receiver::Native(_))
+    }
+
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
         if let Some(native) = native_of(object) {

@@ -11,6 +11,7 @@ use super::unclosed;
 use crate::errors;
 use crate::event_loop::LoopCore;
 use crate::ffi::object;
+use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, context};
 use crate::imports;
 use oneloop_engine::sys::socket;
@@ -115,17 +116,17 @@ impl ReadPipeTransport {
         let name = intern!(py, "data_received");
         let outcome = protocol.call_method1(name, (data,)).map(drop);
         let ended = owner.get().lap_method(owner, &protocol, name);
-        let told = outcome.or_else(|error| {
+        let notified = outcome.or_else(|error| {
             let text = "Exception in callback: protocol.data_received() failed.";
             life::report_failure(owner, slf.as_any(), Some(&protocol), text, error)
         });
-        told.and(ended)
+        notified.and(ended)
     }
 
     fn end_of_file(&self, owner: &Bound<'_, LoopCore>, slf: &Bound<'_, Self>) -> PyResult<()> {
         if owner.get().is_debug() {
             let text = format!("{} was closed by peer", slf.repr()?);
-            imports::logger(owner.py())?.call_method1("info", (text,))?;
+            imports::logger(owner.py())?.call_method1(intern!(owner.py(), "info"), (text,))?;
         }
         owner.get().run_soon(owner.py(), slf.clone().into_any().unbind(), tell_end_of_file);
         ending::lose(slf, None);
@@ -154,13 +155,13 @@ fn tell_end_of_file(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> P
     let this = object.cast::<ReadPipeTransport>()?.get();
     let Some(protocol) = this.protocol(py) else { return Ok(()) };
     let name = intern!(py, "eof_received");
-    let told = context::run(&this.body.context(py), || protocol.call_method0(name).map(drop));
+    let notified = context::run(&this.body.context(py), || protocol.call_method0(name).map(drop));
     let ended = owner.get().lap_method(owner, &protocol, name);
-    let told = told.or_else(|error| {
+    let notified = notified.or_else(|error| {
         let text = "Exception in callback: protocol.eof_received() failed.";
         life::report_failure(owner, object, Some(&protocol), text, error)
     });
-    told.and(ended)
+    notified.and(ended)
 }
 
 /// Called by the poller for a pipe.
@@ -228,6 +229,12 @@ impl ReadPipeTransport {
         Self::set_reading_paused(slf, false)
     }
 
+    /// asyncio's name, which programs read: True between `pause_reading()` and `resume_reading()`.
+    #[getter]
+    fn _paused(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.reading_paused)
+    }
+
     /// The current protocol; None once the transport is closed.
     fn get_protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.protocol(py)
@@ -272,12 +279,12 @@ impl ReadPipeTransport {
         pipe::info(&self.extra, name, default)
     }
 
-    fn __repr__(&self, py: Python<'_>) -> String {
-        let fd = self.body.descriptor.fd(py).unwrap_or(-1);
+    fn __repr__(&self, py: Python<'_>) -> Value<String> {
+        let fd = self.body.descriptor.number(py);
         let (life, paused) = self.state.with(py, |s| (s.life, s.reading_paused));
         let open = if life.is_live() { " open" } else { life.describe() };
         let reads = if life == Life::Open && !paused { "polling" } else { "idle" };
-        format!("<ReadPipeTransport{open} fd={fd} {reads}>")
+        Value(format!("<ReadPipeTransport{open} fd={fd} {reads}>"))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -296,6 +303,8 @@ impl ReadPipeTransport {
 
 impl Drop for ReadPipeTransport {
     fn drop(&mut self) {
-        unclosed::end("ReadPipeTransport", &self.body.descriptor);
+        if let Some(life) = self.state.peek(|s| s.life) {
+            unclosed::end(&self.body, life, None, |py| self.__repr__(py).0);
+        }
     }
 }

@@ -37,7 +37,10 @@ pub fn receive<'py>(
             return bytes::filled(py, capacity, rest, |room, rest| call(fd, room, rest));
         }
         let received = call(fd, shared, &mut []);
-        Ok(received.map(|len| bytes::received(py, shared, len)))
+        match received {
+            Ok(len) => bytes::received(py, shared, len).map(Ok),
+            Err(error) => Ok(Err(error)),
+        }
     })
 }
 

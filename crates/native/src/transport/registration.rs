@@ -18,7 +18,7 @@ impl Registration {
         self.0.get(py).is_some()
     }
 
-    /// Sets the interest of `transport` in `fd`. With no interest, hang-ups are still reported, once.
+    /// Sets the interest of `transport` in `fd`. Without one it is not kept alive.
     pub fn set(
         &self,
         owner: &LoopCore,
@@ -28,9 +28,13 @@ impl Registration {
         on_ready: OnReady,
     ) -> io::Result<()> {
         let py = transport.py();
-        let interest = if interest == Interest::NONE { Interest::EDGE } else { interest };
+        let is_kept = interest != Interest::NONE;
+        // The kernel reports a hang-up in any case: then only once.
+        let interest = if is_kept { interest } else { Interest::EDGE };
         if let Some(token) = self.0.get(py) {
-            return owner.change_interest(transport, token, interest, false);
+            owner.change_interest(transport, token, interest, false)?;
+            owner.keep(transport, token, is_kept);
+            return Ok(());
         }
         // Next to a closing transport, or the other direction of a terminal.
         let token = if owner.is_transports(py, fd) {
@@ -39,6 +43,7 @@ impl Registration {
             owner.register(py, fd, interest, transport.clone().unbind(), on_ready)?
         };
         self.0.set(py, Some(token));
+        owner.keep(transport, token, is_kept);
         Ok(())
     }
 
@@ -50,6 +55,13 @@ impl Registration {
             owner.deregister(transport, token);
         } else {
             owner.vacate(transport, token);
+        }
+    }
+
+    /// Ends it for a transport that is being freed.
+    pub fn end_freed(&self, py: Python<'_>, owner: &LoopCore, is_open: bool) {
+        if let Some(token) = self.0.take(py) {
+            owner.forget_freed(py, token, is_open);
         }
     }
 }

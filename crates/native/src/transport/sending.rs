@@ -56,7 +56,7 @@ pub struct Outgoing {
 
 /// How a write is handled.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Timing {
     Now,
     Gather,
     /// Queued behind data that the descriptor did not take.
@@ -71,19 +71,24 @@ impl Outgoing {
     /// Decides how a write of `len` bytes is handled. `callback`: the number of the running callback, if the loop's
     /// thread writes. `is_shared`: whether the program could send on the descriptor itself or close it; then nothing
     /// is gathered.
-    fn way(&mut self, callback: Option<u64>, len: usize, is_shared: impl FnOnce() -> bool) -> Way {
+    fn timing(
+        &mut self,
+        callback: Option<u64>,
+        len: usize,
+        is_shared: impl FnOnce() -> bool,
+    ) -> Timing {
         if self.blocked {
-            return Way::Wait;
+            return Timing::Wait;
         }
         let is_close = callback == Some(self.callback)
             && !self.writes_through
             && clock::cycles().wrapping_sub(self.sent_at) < GATHERING_CYCLES;
         let is_short = len < LONG_WRITE && self.queue.len_bytes() + len < GATHERED;
         if is_close && is_short && !is_shared() {
-            return Way::Gather;
+            return Timing::Gather;
         }
         self.callback = callback.unwrap_or(0);
-        Way::Now
+        Timing::Now
     }
 
     /// The common case of a further write: it is appended to gathered data, and nothing else has to be done.
@@ -98,7 +103,7 @@ impl Outgoing {
         let gathers = self.gathering
             && self.has_gathered()
             && !self.flow.wants_pause(self.queue.len_bytes() + bytes.len())
-            && self.way(callback, bytes.len(), is_shared) == Way::Gather;
+            && self.timing(callback, bytes.len(), is_shared) == Timing::Gather;
         if gathers {
             self.enqueue(&Data { bytes, object: Some(object) }, 0);
         }
@@ -113,13 +118,13 @@ impl Outgoing {
     /// Sends immediately what may be sent, and queues the rest. Returns how, and the number of bytes sent.
     fn write(
         &mut self,
-        way: Way,
+        timing: Timing,
         fd: io::Result<RawFd>,
         data: &Data<'_, '_>,
         channel: Channel,
     ) -> io::Result<usize> {
         let mut sent = 0;
-        if way == Way::Now && self.queue.is_empty() {
+        if timing == Timing::Now && self.queue.is_empty() {
             sent = match fd.and_then(|fd| channel.send(fd, data.bytes)) {
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
                 other => other?,
@@ -227,19 +232,19 @@ pub fn push_slice<T: Sending>(slf: &Bound<'_, T>, bytes: &[u8]) -> PyResult<()> 
 }
 
 /// Sends immediately what may be sent, and queues the rest.
-fn offer<T: Sending>(slf: &Bound<'_, T>, data: &Data<'_, '_>) -> (Way, io::Result<usize>) {
+fn offer<T: Sending>(slf: &Bound<'_, T>, data: &Data<'_, '_>) -> (Timing, io::Result<usize>) {
     let py = slf.py();
     let this = slf.get();
     let callback = this.body().owner.get().current_callback();
     let fd = this.body().descriptor.fd(py);
     this.outgoing(py, |out| {
         let is_shared = || this.body().descriptor.is_shared(py);
-        let way = out.way(callback, data.bytes.len(), is_shared);
-        (way, out.write(way, fd, data, T::CHANNEL))
+        let timing = out.timing(callback, data.bytes.len(), is_shared);
+        (timing, out.write(timing, fd, data, T::CHANNEL))
     })
 }
 
-fn follow<T: Sending>(slf: &Bound<'_, T>, offered: (Way, io::Result<usize>)) -> PyResult<()> {
+fn follow<T: Sending>(slf: &Bound<'_, T>, offered: (Timing, io::Result<usize>)) -> PyResult<()> {
     let py = slf.py();
     let this = slf.get();
     match offered.1 {
@@ -262,21 +267,21 @@ pub fn push_all<T: Sending>(slf: &Bound<'_, T>, pieces: &[Bound<'_, PyBytes>]) -
     if len == 0 {
         return Ok(());
     }
-    let way = this.outgoing(py, |out| {
+    let timing = this.outgoing(py, |out| {
         for piece in pieces {
             out.enqueue(&Data { bytes: piece.as_bytes(), object: Some(piece) }, 0);
         }
-        out.way(callback, len, || this.body().descriptor.is_shared(py))
+        out.timing(callback, len, || this.body().descriptor.is_shared(py))
     });
-    if cfg!(Py_3_12) && way == Way::Wait {
+    if cfg!(Py_3_12) && timing == Timing::Wait {
         // Since 3.12 asyncio tries immediately, even if data is already waiting.
         send(slf)?;
     }
-    settle(slf, way)
+    settle(slf, timing)
 }
 
 /// The step after a write: sends queued data now or at the end of the callback, or leaves it queued.
-fn settle<T: Sending>(slf: &Bound<'_, T>, way: Way) -> PyResult<()> {
+fn settle<T: Sending>(slf: &Bound<'_, T>, timing: Timing) -> PyResult<()> {
     let py = slf.py();
     let this = slf.get();
     let (is_empty, blocked, gathering) =
@@ -284,19 +289,19 @@ fn settle<T: Sending>(slf: &Bound<'_, T>, way: Way) -> PyResult<()> {
     if is_empty {
         return Ok(());
     }
-    match (way, blocked) {
-        (Way::Now, true) => {
+    match (timing, blocked) {
+        (Timing::Now, true) => {
             this.body().write_in_current_context(py)?;
             ending::watch(slf)?;
         }
-        (Way::Now, false) => send(slf)?,
-        (Way::Gather, _) if !gathering => {
+        (Timing::Now, false) => send(slf)?,
+        (Timing::Gather, _) if !gathering => {
             this.body().write_in_current_context(py)?;
             this.outgoing(py, |out| out.gathering = true);
             let object = Object::new(slf.clone().into_any());
             this.body().owner.get().flush_after_callback(py, object, flush::<T>);
         }
-        (Way::Gather | Way::Wait, _) => {}
+        (Timing::Gather | Timing::Wait, _) => {}
     }
     maybe_pause_protocol(slf)
 }

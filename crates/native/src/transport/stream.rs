@@ -12,6 +12,7 @@ use super::sending::{self, Outgoing};
 use super::unclosed;
 use crate::errors;
 use crate::event_loop::LoopCore;
+use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, context};
 use crate::imports;
 use oneloop_engine::{Interest, Readiness};
@@ -19,6 +20,7 @@ use pyo3::exceptions::{PyConnectionError, PyOSError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use pyo3::types::PyString;
 use pyo3::{PyTraverseError, PyVisit};
 use std::io;
 
@@ -57,7 +59,8 @@ impl State {
 pub struct StreamTransport {
     pub body: Body,
     pub endpoint: Endpoint,
-    server: Option<Py<PyAny>>,
+    /// Set once the server counts this connection.
+    server: LoopCell<Option<Py<PyAny>>>,
     pub state: LoopCell<State>,
 }
 
@@ -141,7 +144,10 @@ impl Ending for StreamTransport {
             Ok(())
         };
         let failed = empty.iter().chain(&waiters).map(fail).fold(Ok(()), PyResult::and);
-        this.tell_server(slf, "_detach").and(failed)
+        let server = this.server.with(py, |own| own.as_ref().map(|server| server.bind(py).clone()));
+        let told =
+            server.map_or(Ok(()), |server| Self::tell_server(slf, &server, intern!(py, "_detach")));
+        told.and(failed)
     }
 }
 
@@ -169,15 +175,21 @@ impl StreamTransport {
             writable_waiters: Vec::new(),
         };
         let body = Body::new(owner, descriptor, context, is_context_given)?;
-        let slf = Py::new(py, Self { body, endpoint, server, state: LoopCell::new(state) })?;
-        slf.get().tell_server(slf.bind(py), "_attach")?;
+        let (counted_by, state) = (LoopCell::new(None), LoopCell::new(state));
+        let slf = Py::new(py, Self { body, endpoint, server: counted_by, state })?;
+        if let Some(server) = server {
+            Self::tell_server(slf.bind(py), server.bind(py), intern!(py, "_attach"))?;
+            slf.get().server.with(py, |own| *own = Some(server));
+        }
         Ok(slf)
     }
 
     /// Tells the server that it has one connection more or one less.
-    fn tell_server(&self, slf: &Bound<'_, Self>, method: &str) -> PyResult<()> {
-        let Some(server) = &self.server else { return Ok(()) };
-        let server = server.bind(slf.py());
+    fn tell_server(
+        slf: &Bound<'_, Self>,
+        server: &Bound<'_, PyAny>,
+        method: &Bound<'_, PyString>,
+    ) -> PyResult<()> {
         let told = if cfg!(Py_3_13) {
             server.call_method1(method, (slf,))
         } else {
@@ -287,8 +299,8 @@ impl StreamTransport {
     }
 
     #[getter]
-    fn _sock_fd(&self, py: Python<'_>) -> i32 {
-        self.body.descriptor.fd(py).unwrap_or(-1)
+    fn _sock_fd(&self, py: Python<'_>) -> Value<i32> {
+        Value(self.body.descriptor.fd(py).unwrap_or(-1))
     }
 
     /// The class that `isinstance` also accepts, because native classes cannot have Python bases.
@@ -321,20 +333,20 @@ impl StreamTransport {
         slf.get().endpoint.info(name, default, &slf.get().body.descriptor)
     }
 
-    fn __repr__(&self, py: Python<'_>) -> String {
-        let fd = self.body.descriptor.fd(py).unwrap_or(-1);
-        self.state.with(py, |s| {
+    fn __repr__(&self, py: Python<'_>) -> Value<String> {
+        let fd = self.body.descriptor.number(py);
+        Value(self.state.with(py, |s| {
             let life = s.life.describe();
             let read = if s.reads() { "polling" } else { "idle" };
             let write = if s.out.blocked { "polling" } else { "idle" };
             let len = s.out.queue.len_bytes();
             format!("<StreamTransport{life} fd={fd} read={read} write=<{write}, bufsize={len}>>")
-        })
+        }))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.body.visit(&visit)?;
-        visit.call(&self.server)?;
+        self.server.peek(|own| visit.call(own)).unwrap_or(Ok(()))?;
         self.endpoint.visit(&visit)?;
         self.state
             .peek(|s| {
@@ -354,6 +366,8 @@ impl StreamTransport {
 
 impl Drop for StreamTransport {
     fn drop(&mut self) {
-        unclosed::end("StreamTransport", &self.body.descriptor);
+        if let Some(life) = self.state.peek(|s| s.life) {
+            unclosed::end(&self.body, life, Some(&self.server), |py| self.__repr__(py).0);
+        }
     }
 }

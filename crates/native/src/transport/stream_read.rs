@@ -1,6 +1,6 @@
 //! How a stream transport receives: one receive of any size per readiness. Runs in the transport's context.
 
-use super::ending;
+use super::ending::{self, Ending};
 use super::feeding::Feeding;
 use super::protocol::{Receive, Receiver};
 use super::receive::receive;
@@ -176,6 +176,8 @@ impl StreamTransport {
             return self.end_of_file(owner, slf);
         }
         owner.get().meter.with(py, |meter| meter.bytes_in += len as u64);
+        // `get_buffer()` may have changed the protocol: the new one is told, as in asyncio.
+        let Some(protocol) = &self.protocol(py) else { return Ok(()) };
         let name = intern!(py, "buffer_updated");
         let outcome = protocol.call_method1(name, (len,)).map(drop);
         let ended = owner.get().lap_method(owner, protocol, name);
@@ -199,10 +201,10 @@ impl StreamTransport {
             Ok(false) => ending::close(slf),
             Err(error) => {
                 let text = "Fatal error: protocol.eof_received() call failed.";
-                let told = ending::fatal(slf, error, text);
+                let notified = ending::fatal(slf, error, text);
                 // An exception leaves the loop and the transport stays open: the end of file is reported again.
-                self.state.with(py, |s| s.read_eof = told.is_ok());
-                told
+                self.state.with(py, |s| s.read_eof = notified.is_ok());
+                notified
             }
         };
         done.and(ended)

@@ -8,7 +8,9 @@ use super::write_queue::Channel;
 use crate::errors;
 use crate::event_loop::LoopCore;
 use crate::ffi::buffer;
+use crate::ffi::fallible;
 use crate::ffi::method::{self, Arguments, FastMethod};
+use crate::ffi::values::Value;
 use oneloop_engine::sys::socket;
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyTypeError};
 use pyo3::intern;
@@ -74,6 +76,11 @@ impl StreamTransport {
         sending::push(slf, data)
     }
 
+    /// The connection has ended: what is written is lost.
+    pub fn is_over(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.life.is_ended())
+    }
+
     /// Sends bytes that belong to no object, or queues a copy. Does nothing on a connection that has ended.
     pub fn write_slice(slf: &Bound<'_, Self>, bytes: &[u8]) -> PyResult<()> {
         let refuses = |s: &mut State| s.write_eof || s.life.is_ended();
@@ -134,7 +141,8 @@ impl StreamTransport {
         let this = slf.get();
         if cfg!(not(Py_3_12)) {
             // As asyncio does it before 3.12, with the same error messages.
-            let joined = PyBytes::new(py, b"").call_method1("join", (list_of_data,))?;
+            let joined =
+                fallible::bytes(py, b"")?.call_method1(intern!(py, "join"), (list_of_data,))?;
             return Self::write_bytes_like(slf, &joined);
         }
         this.refuse_writes(py, "writelines")?;
@@ -181,13 +189,13 @@ impl StreamTransport {
     }
 
     /// Return the number of bytes that are queued and not sent.
-    fn get_write_buffer_size(slf: &Bound<'_, Self>) -> PyResult<usize> {
-        sending::queued_len(slf)
+    fn get_write_buffer_size(slf: &Bound<'_, Self>) -> PyResult<Value<usize>> {
+        sending::queued_len(slf).map(Value)
     }
 
     /// Return the water marks as `(low, high)`, in bytes.
-    fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
-        self.state.with(py, |s| s.out.flow.limits())
+    fn get_write_buffer_limits(&self, py: Python<'_>) -> Value<(usize, usize)> {
+        Value(self.state.with(py, |s| s.out.flow.limits()))
     }
 
     /// Set the water marks, in bytes: `pause_writing()` is called above `high`, `resume_writing()` at `low` or below.
@@ -199,6 +207,12 @@ impl StreamTransport {
         low: Option<super::flow::Mark>,
     ) -> PyResult<()> {
         sending::set_limits(slf, high, low)
+    }
+
+    /// asyncio's name, which programs read: True between `pause_reading()` and `resume_reading()`.
+    #[getter]
+    fn _paused(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.reading_paused)
     }
 
     /// asyncio's `sendfile()` fallback reads this attribute.
@@ -290,6 +304,6 @@ impl FastMethod for Write {
 }
 
 /// Adds the methods that run for each message.
-pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
+pub(super) fn add_methods(py: Python<'_>) -> PyResult<()> {
     method::add::<Write>(py)
 }

@@ -1,6 +1,7 @@
 //! `Under`: the transport below a native protocol.
 
 use super::stream::StreamTransport;
+use pyo3::intern;
 use pyo3::prelude::*;
 
 /// The transport below. A `StreamTransport` is used without Python calls.
@@ -23,6 +24,17 @@ impl Under {
             Self::Stream(stream) => stream.bind(py).as_any(),
             Self::Other(other) => other.bind(py),
         }
+    }
+
+    /// The protocol that both ends have agreed on in the TLS handshake (ALPN).
+    pub fn agreed_protocol(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let Self::Other(other) = self else { return Ok(None) };
+        let name = intern!(py, "ssl_object");
+        let object = other.bind(py).call_method1(intern!(py, "get_extra_info"), (name,))?;
+        if object.is_none() {
+            return Ok(None);
+        }
+        object.call_method0(intern!(py, "selected_alpn_protocol"))?.extract()
     }
 }
 

@@ -11,13 +11,16 @@ use super::sending::{self, Outgoing, Sending};
 use super::unclosed;
 use super::write_queue::Channel;
 use crate::event_loop::LoopCore;
+use crate::ffi::fallible;
 use crate::ffi::object;
+use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, context};
 use crate::imports;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::{PyAssertionError, PyBrokenPipeError, PyNotImplementedError, PyOSError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 use std::io;
 
@@ -121,7 +124,7 @@ impl WritePipeTransport {
         let py = slf.py();
         if self.body.owner.get().is_debug() {
             let text = format!("{} was closed by peer", slf.repr()?);
-            imports::logger(py)?.call_method1("info", (text,))?;
+            imports::logger(py)?.call_method1(intern!(py, "info"), (text,))?;
         }
         let lost = self.state.with(py, |s| !s.out.queue.is_empty());
         let exc = lost.then(|| PyBrokenPipeError::new_err(()).into_value(py).into_bound(py));
@@ -190,7 +193,8 @@ impl WritePipeTransport {
     /// Send several bytes-like objects, in order. Raises TypeError if one of them is not bytes-like; then none is
     /// sent.
     fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
-        let joined = PyBytes::new(slf.py(), b"").call_method1("join", (list_of_data,))?;
+        let joined = fallible::bytes(slf.py(), b"")?
+            .call_method1(intern!(slf.py(), "join"), (list_of_data,))?;
         Self::write(slf, &joined)
     }
 
@@ -280,13 +284,13 @@ impl WritePipeTransport {
     }
 
     /// Return the number of bytes that are queued and not sent.
-    fn get_write_buffer_size(slf: &Bound<'_, Self>) -> PyResult<usize> {
-        sending::queued_len(slf)
+    fn get_write_buffer_size(slf: &Bound<'_, Self>) -> PyResult<Value<usize>> {
+        sending::queued_len(slf).map(Value)
     }
 
     /// Return the water marks as `(low, high)`, in bytes.
-    fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
-        self.state.with(py, |s| s.out.flow.limits())
+    fn get_write_buffer_limits(&self, py: Python<'_>) -> Value<(usize, usize)> {
+        Value(self.state.with(py, |s| s.out.flow.limits()))
     }
 
     /// Set the water marks, in bytes: `pause_writing()` is called above `high`, `resume_writing()` at `low` or below.
@@ -300,14 +304,14 @@ impl WritePipeTransport {
         sending::set_limits(slf, high, low)
     }
 
-    fn __repr__(&self, py: Python<'_>) -> String {
-        let fd = self.body.descriptor.fd(py).unwrap_or(-1);
-        self.state.with(py, |s| {
+    fn __repr__(&self, py: Python<'_>) -> Value<String> {
+        let fd = self.body.descriptor.number(py);
+        Value(self.state.with(py, |s| {
             let open = if s.life.is_live() { " open" } else { s.life.describe() };
             let write = if s.out.blocked { "polling" } else { "idle" };
             let len = s.out.queue.len_bytes();
             format!("<WritePipeTransport{open} fd={fd} {write} bufsize={len}>")
-        })
+        }))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -326,6 +330,8 @@ impl WritePipeTransport {
 
 impl Drop for WritePipeTransport {
     fn drop(&mut self) {
-        unclosed::end("WritePipeTransport", &self.body.descriptor);
+        if let Some(life) = self.state.peek(|s| s.life) {
+            unclosed::end(&self.body, life, None, |py| self.__repr__(py).0);
+        }
     }
 }

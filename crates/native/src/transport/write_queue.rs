@@ -105,11 +105,11 @@ impl WriteQueue {
             Some(last) => Some(last),
             None => self.head.as_mut(),
         };
-        if let Some(Segment::Copy(gathered)) = last {
-            if gathered.len() + data.len() <= GATHERED_MAX {
-                gathered.extend_from_slice(data);
-                return;
-            }
+        if let Some(Segment::Copy(gathered)) = last
+            && gathered.len() + data.len() <= GATHERED_MAX
+        {
+            gathered.extend_from_slice(data);
+            return;
         }
         let mut gathered = Vec::with_capacity(data.len().max(GATHER));
         gathered.extend_from_slice(data);

@@ -74,5 +74,5 @@ if not TYPE_CHECKING:  # a type checker must not assume that every name exists
         if owner is not None:
             return getattr(import_module(owner), name)
         if name in modules.TARGETS:
-            return import_module(f"{__name__}.{name}")
+            return modules.load(__name__, name)
         raise AttributeError(f"module 'gevent' has no attribute {name!r}")

@@ -6,13 +6,14 @@ import sys
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import ModuleType
+    from types import CodeType, ModuleType
 
-__all__ = ["OWNERS", "TARGETS", "claim", "serve"]
+__all__ = ["OWNERS", "TARGETS", "claim", "load", "serve"]
 
 _OURS = "oneloop.green"
 _SAME = (
@@ -27,6 +28,8 @@ TARGETS = {name: f"{_OURS}.{name}" for name in _SAME.split()} | {
     # The standard library's modules: gevent patches nothing in them.
     "builtins": "builtins",
     "contextvars": "contextvars",
+    # `python -m gevent.monkey`
+    "monkey.__main__": f"{_OURS}.monkey.__main__",
     # Old names.
     "resolver_ares": f"{_OURS}.resolver.ares",
     "resolver_thread": f"{_OURS}.resolver.thread",
@@ -58,6 +61,13 @@ class _Alias(Loader):
         """Import the target. Raises ModuleNotFoundError if it does not exist."""
         # The import system returns the module that it finds here afterwards.
         sys.modules[module.__name__] = import_module(self._target)
+
+    def get_code(self, _: str) -> CodeType | None:
+        """Return the target's code, for `python -m`."""
+        spec = find_spec(self._target)
+        loader: Any = None if spec is None else spec.loader
+        code: CodeType | None = loader.get_code(self._target)
+        return code
 
 
 class _Finder(MetaPathFinder):
@@ -97,6 +107,19 @@ def serve(package: str) -> None:
     if _finder not in sys.meta_path:
         # Before the path-based finder, so that no file is loaded a second time under another name.
         sys.meta_path.insert(0, _finder)
+
+
+def load(package: str, name: str) -> ModuleType:
+    """Import a submodule of the facade, under gevent's name too if that was claimed: programs look into `sys.modules`.
+
+    Args:
+        package: the facade.
+        name: the submodule, without the package.
+    """
+    for claimed, prefix in _finder.packages.items():
+        if prefix == f"{package}.":
+            import_module(f"{claimed}.{name}")
+    return import_module(f"{package}.{name}")
 
 
 def claim(package: str, facade: str) -> None:

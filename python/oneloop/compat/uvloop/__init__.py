@@ -48,13 +48,14 @@ def run(
         debug: whether to run in debug mode; None means the default.
 
     Raises:
-        TypeError: `loop_factory` creates a loop that is not a oneloop loop.
+        TypeError: `loop_factory` creates a loop that is not a oneloop loop, or `main` cannot be awaited.
         RuntimeError: called inside a running loop.
     """
 
     async def on_our_loop() -> _T:
         if not isinstance(asyncio.get_running_loop(), oneloop.Loop):
-            main.close()
+            if asyncio.iscoroutine(main):
+                main.close()
             raise TypeError("uvloop.run() uses a non-uvloop event loop")
         return await main
 

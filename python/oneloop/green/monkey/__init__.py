@@ -8,8 +8,7 @@ Call it before anything else is imported:
 or run the program with `oneloop run --patch script.py` or `python -m oneloop.green.monkey script.py`.
 
 asyncio, multiprocessing, process pools and oneloop itself are not patched: they use the interpreter's threads.
-Differences from gevent: `select.epoll` is not removed, and blocks; `selectors.EpollSelector` is not removed, and lets
-other green threads run.
+Differences from gevent: `select.epoll` and `selectors.EpollSelector` are not removed, and let other green threads run.
 """
 
 from __future__ import annotations
@@ -40,6 +39,7 @@ from oneloop.green.monkey.state import (
     is_module_patched,
     is_object_patched,
     patch_item,
+    saved,
 )
 
 __all__ = [
@@ -66,4 +66,5 @@ __all__ = [
     "patch_sys",
     "patch_thread",
     "patch_time",
+    "saved",
 ]

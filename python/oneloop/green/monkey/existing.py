@@ -17,14 +17,16 @@ from oneloop.green.monkey import realm, state
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["rebind_holders", "replace_locks", "running_threads", "told_subclasses"]
+__all__ = ["rebind_holders", "replace_locks", "running_threads", "subclass_warnings"]
 
 
 def _modules() -> list[ModuleType]:
     """The modules that are patched: those written in Python that do not belong to the realm."""
     found = []
     for name, module in list(sys.modules.items()):
-        is_patched = not realm.belongs(name) and not name.startswith("importlib.")
+        # `gevent.signal` can be another name of one of ours.
+        is_ours = realm.belongs(name) or realm.belongs(str(getattr(module, "__name__", name)))
+        is_patched = not is_ours and not name.startswith("importlib.")
         file = str(getattr(module, "__file__", None))
         if is_patched and (name == "__main__" or file.endswith((".py", ".pyc"))):
             found.append(module)
@@ -32,24 +34,40 @@ def _modules() -> list[ModuleType]:
 
 
 def rebind_holders(module_name: str) -> None:
-    """Update the names that modules have imported from a module before (`from ssl import SSLContext`)."""
+    """Update the names that modules have imported from a module before (`from ssl import SSLContext`).
+
+    Outside of the standard library, another name (`native_sleep = time.sleep`) stays: it often keeps the original.
+    """
     module = sys.modules[module_name]
-    replaced = {
-        id(original): getattr(module, name)
-        for name, original in state.saved.get(module_name, {}).items()
-        if isinstance(original, type) or callable(original)
-    }
-    for holder in _modules():
+    replaced: dict[int, tuple[set[str], Any]] = {}
+    for name, original in state.saved.get(module_name, {}).items():
+        if isinstance(original, type) or callable(original):
+            replaced.setdefault(id(original), (set(), getattr(module, name)))[0].add(_plain(name))
+    holders = [holder for holder in _modules() if holder.__dict__ is not module.__dict__]
+    stock = [holder for holder in holders if _is_stock(holder)]
+    # An object can have several public names: threading's Lock is _thread's allocate_lock.
+    for holder in stock:
+        for name, value in holder.__dict__.items():
+            if id(value) in replaced and not name.startswith("_"):
+                replaced[id(value)][0].add(_plain(name))
+    for holder in holders:
         names = holder.__dict__
-        if names is module.__dict__:
-            continue
         for name, value in list(names.items()):
-            item = replaced.get(id(value))
-            if item is not None and item is not value:
+            known, item = replaced.get(id(value), (set(), value))
+            if item is not value and (holder in stock or _plain(name) in known):
                 names[name] = item
 
 
-def told_subclasses(module_name: str, names: Iterable[str]) -> list[str]:
+def _is_stock(module: ModuleType) -> bool:
+    return module.__name__.partition(".")[0] in sys.stdlib_module_names and module.__name__ != "__main__"
+
+
+def _plain(name: str) -> str:
+    """A name without what distinguishes `_thread.lock`, `threading.Lock` and `_Lock`."""
+    return name.lstrip("_").lower()
+
+
+def subclass_warnings(module_name: str, names: Iterable[str]) -> list[str]:
     """Warnings about classes that were derived from the originals of replaced classes."""
     told = []
     for name in names:

@@ -7,18 +7,32 @@ import warnings
 from importlib import import_module
 from typing import Any
 
-from oneloop.green.monkey import existing, realm, state
-from oneloop.green.monkey.notices import DoNotPatch, notify
+from oneloop.green import events
+from oneloop.green.events import DoNotPatch
+from oneloop.green.monkey import drivers, existing, realm, state
 from oneloop.green.monkey.state import MonkeyPatchWarning, patch_item
 
 _DNS = ["getaddrinfo", "gethostbyaddr", "gethostbyname", "gethostbyname_ex", "getnameinfo"]
 # The other functions of `socket` look up these names when they are called.
 _SOCKET = ["SocketType", "socket"]
 
+# Gevent's name for the arguments of the last `patch_all` among the saved modules.
+_SETTINGS = "_gevent_saved_patch_all_module_settings"
 # The combined arguments of the `patch_all` calls so far.
 _done: dict[str, bool] = {}
 # Warnings that are issued when patching has ended.
-_told: list[str] = []
+_warnings: list[str] = []
+
+
+def _notify(name: str, *arguments: object) -> None:
+    """Create an event of a class of `oneloop.green.events`, and send it to the subscribers.
+
+    Raises:
+        DoNotPatch: a subscriber rejects the patch.
+    """
+    event = getattr(events, name)(*arguments)
+    for subscriber in list(events.subscribers):
+        subscriber(event)
 
 
 def patch_module(target_module: Any, source_module: Any, items: list[str] | None = None) -> bool:
@@ -41,14 +55,14 @@ def patch_module(target_module: Any, source_module: Any, items: list[str] | None
         if items is None:
             raise AttributeError(f"{source_module.__name__} has no __implements__: pass the names in items")
     try:
-        notify("GeventWillPatchModuleEvent", name, source_module, target_module, items)
+        _notify("GeventWillPatchModuleEvent", name, source_module, target_module, items)
     except DoNotPatch:
         return False
     realm.prepare()
     for item in items:
         patch_item(target_module, item, getattr(source_module, item))
     existing.rebind_holders(name)
-    notify("GeventDidPatchModuleEvent", name, source_module, target_module)
+    _notify("GeventDidPatchModuleEvent", name, source_module, target_module)
     return True
 
 
@@ -69,7 +83,7 @@ def patch_os() -> None:
 
 
 def patch_signal() -> None:
-    """Replace `signal.signal`, `getsignal` and `set_wakeup_fd`."""
+    """Replace `signal.signal`, `getsignal`, `raise_signal` and `set_wakeup_fd`."""
     _patch("signal")
 
 
@@ -88,6 +102,8 @@ def patch_socket(dns: bool = True, aggressive: bool = True) -> None:
     _patch("socket", _SOCKET)
     if dns:
         patch_dns()
+        # Built on the patched names, which the program may replace again: both modules have this one now.
+        import_module("oneloop.green.socket").create_connection = import_module("socket").create_connection  # type: ignore[attr-defined]
 
 
 def patch_dns() -> None:
@@ -99,18 +115,19 @@ def patch_ssl() -> None:
     """Replace `ssl.SSLContext` and `SSLSocket`, also where they were imported from `ssl` before."""
     if _patch("ssl"):
         _patch_inside("ssl")
-        _told.extend(existing.told_subclasses("ssl", ("SSLContext", "SSLSocket")))
+        _warnings.extend(existing.subclass_warnings("ssl", ("SSLContext", "SSLSocket")))
         _tell()
 
 
 def patch_select(aggressive: bool = True) -> None:
-    """Replace `select.select` and `poll`, and the classes of `selectors`. `select.epoll` is not removed."""
+    """Replace `select.select`, `poll` and `epoll`, and the classes of `selectors`."""
     if _patch("select"):
         patch_selectors(aggressive)
+        drivers.adapt()
 
 
 def patch_selectors(aggressive: bool = True) -> None:
-    """Replace the classes of `selectors`. `select.epoll` is not removed."""
+    """Replace the classes of `selectors`."""
     if _patch("selectors"):
         _patch_inside("selectors")
 
@@ -125,7 +142,9 @@ def patch_queue() -> None:
     """Replace `queue.SimpleQueue`. The other queues use the locks of `threading`, and become green with them."""
     from oneloop.green.monkey import queues
 
-    patch_module(import_module("queue"), queues)
+    # The modules that import the class from `_queue` are few, but `queue` does if it is imported once more.
+    if patch_module(import_module("queue"), queues):
+        patch_module(import_module("_queue"), queues)
 
 
 def patch_thread(
@@ -140,7 +159,7 @@ def patch_thread(
     Args:
         threading: also patch `threading`: its threads, locks and thread-locals.
         _threading_local: also replace `_threading_local.local`.
-        Event: ignored; events use the locks.
+        Event: also list `threading.Event` among the patched names; events use the locks.
         logging: also replace the locks of `logging` and its handlers.
         existing_locks: also replace locks that exist already, in modules, conditions, events and queues.
     """
@@ -148,14 +167,16 @@ def patch_thread(
     from oneloop.green import threading as green_threading
 
     module = import_module("threading")
-    _told.extend(existing.running_threads())
+    _warnings.extend(existing.running_threads())
     if not _patch("_thread", source="oneloop.green.thread"):
         return
     existing.adapt_imports()
     if threading:
         if not state.is_module_patched("threading"):
             green_threading.adapt(module, realm.real("threading"))
-        _patch("threading")
+        if _patch("threading") and Event:
+            # The class stays, and becomes green with its lock. This is the one that blocks the OS thread.
+            state.saved["threading"].setdefault("Event", realm.real("threading").Event)
         module._active_limbo_lock = module.RLock()  # type: ignore[attr-defined]
         if sys.version_info < (3, 13):
             module._shutdown_locks_lock = module.Lock()  # type: ignore[attr-defined]
@@ -209,16 +230,23 @@ def patch_all(
     """
     wanted = {name: bool(value) for name, value in locals().items() if name != "kwargs"}
     if _done:
-        if all(_done.get(name) or not value for name, value in wanted.items()):
-            return False
         if any(_done[name] != value for name, value in wanted.items()):
-            _told.append("patch_all() is called again with other arguments: the parts of all calls are patched")
+            _warnings.append(
+                "patch_all() is called more than once: the parts that any of the calls selects are patched"
+            )
+        state.saved[_SETTINGS] = wanted
+        if all(_done.get(name) or not value for name, value in wanted.items()):
+            _tell()
+            return False
     if signal and not os:
-        _told.append("signal is patched without os: os.waitpid and handlers of SIGCHLD may miss children; patch both")
+        _warnings.append(
+            "signal is patched without os: os.waitpid and handlers of SIGCHLD may miss children; patch both"
+        )
     try:
-        notify("GeventWillPatchAllEvent", wanted, kwargs)
+        _notify("GeventWillPatchAllEvent", wanted, kwargs)
     except DoNotPatch:
         return False
+    state.saved[_SETTINGS] = wanted
     _done.update({name: value or _done.get(name, False) for name, value in wanted.items()})
     with _Silence():
         _patch_each(wanted)
@@ -226,8 +254,8 @@ def patch_all(
             # Let green threads run where asyncio's own loops would sleep.
             import_module("oneloop.green.facade").install()
             _give_loops_selectors()
-        notify("GeventDidPatchBuiltinModulesEvent", wanted, kwargs)
-        notify("GeventDidPatchAllEvent", wanted, kwargs)
+        _notify("GeventDidPatchBuiltinModulesEvent", wanted, kwargs)
+        _notify("GeventDidPatchAllEvent", wanted, kwargs)
     _tell()
     return True
 
@@ -286,7 +314,7 @@ class _Silence:
 def _tell() -> None:
     if _Silence.depth:
         return
-    told = list(dict.fromkeys(_told))
-    _told.clear()
-    for text in told:
+    collected = list(dict.fromkeys(_warnings))
+    _warnings.clear()
+    for text in collected:
         warnings.warn(text, MonkeyPatchWarning, stacklevel=3)

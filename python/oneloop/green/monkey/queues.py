@@ -7,6 +7,7 @@ from typing import Any
 from oneloop.green.hub import get_hub, is_in_green_thread
 from oneloop.green.queue import SimpleQueue as _SimpleQueue
 from oneloop.green.threadlock import let_others_go
+from oneloop.green.timeout import Timeout
 
 __implements__ = ["SimpleQueue"]
 __all__ = ["SimpleQueue"]
@@ -24,7 +25,7 @@ class SimpleQueue(_SimpleQueue[Any]):
         super().__init__()
         self._asked_in_vain = 0
 
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+    def put(self, item: Any, block: bool = True, timeout: float | Timeout | None = None) -> None:
         """Put an item. Never waits."""
         super().put(item, False)
 
@@ -32,7 +33,7 @@ class SimpleQueue(_SimpleQueue[Any]):
         """Put an item. Never waits."""
         super().put(item, False)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, block: bool = True, timeout: float | Timeout | None = None) -> Any:
         """Return an item; wait until there is one.
 
         Args:
@@ -44,7 +45,7 @@ class SimpleQueue(_SimpleQueue[Any]):
             ValueError: the timeout is negative.
             BlockingSwitchOutError: called in a coroutine, and it would have to wait.
         """
-        if block and timeout is not None and timeout < 0:
+        if block and timeout is not None and float(timeout) < 0:
             raise ValueError("'timeout' must be a non-negative number")
         if block and not is_in_green_thread():
             if self.empty():

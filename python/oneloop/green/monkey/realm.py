@@ -272,7 +272,7 @@ def _make_executor(package: ModuleType) -> type:
     module.__dict__["BrokenThreadPool"] = sys.modules["concurrent.futures.thread"].__dict__["BrokenThreadPool"]
 
     class Kind(type(module.ThreadPoolExecutor)):  # type: ignore[misc]
-        def __instancecheck__(cls, instance: object) -> bool:
+        def __instancecheck__(cls, instance: object) -> bool:  # pyright: ignore[reportSelfClsParameterName]
             return isinstance(instance, green) or super().__instancecheck__(instance)
 
     executor: type = Kind("ThreadPoolExecutor", (module.ThreadPoolExecutor,), {"__doc__": green.__doc__})
@@ -351,20 +351,43 @@ def _real_builtins() -> dict[str, Any]:
 
 
 class _Finder:
-    """Finds modules of the realm with the other finders, and makes them use the `__import__` above."""
+    """Finds modules of the realm with the finders behind this one, and makes them use the `__import__` above."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name == "_queue":
+            return _patched_again(found_behind(self, name, path, target))
         if not belongs(name):
             return None
-        for finder in sys.meta_path:
-            if finder is self or not hasattr(finder, "find_spec"):
-                continue
-            spec = finder.find_spec(name, path, target)
-            if spec is not None:
-                if hasattr(spec.loader, "get_code") and not isinstance(spec.loader, ExtensionFileLoader):
-                    _adapt_loader(spec.loader)
-                return spec
-        return None
+        spec = found_behind(self, name, path, target)
+        if spec is not None and hasattr(spec.loader, "get_code") and not isinstance(spec.loader, ExtensionFileLoader):
+            _adapt_loader(spec.loader)
+        return spec
+
+
+def _patched_again(spec: ModuleSpec | None) -> ModuleSpec | None:
+    """Make a patched C module that is loaded once more (as tests do) have the replacements too."""
+    if spec is not None and isinstance(spec.loader, ExtensionFileLoader):
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            green = sys.modules["oneloop.green.queue"].__dict__
+            # Also the exception, which would be another class.
+            module.__dict__.update(state.replaced.get(module.__name__, {}), Empty=green["Empty"])
+
+        loader.exec_module = exec_module
+    return spec
+
+
+def found_behind(finder: Any, name: str, path: Any, target: Any) -> ModuleSpec | None:
+    """Find a module with the finders that stand behind one in `sys.meta_path`."""
+    for other in sys.meta_path[sys.meta_path.index(finder) + 1 :]:
+        find = getattr(other, "find_spec", None)
+        spec: ModuleSpec | None = None if find is None else find(name, path, target)
+        if spec is not None:
+            return spec
+    return None
 
 
 def _adapt_loader(loader: Any) -> None:

@@ -17,7 +17,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 MAX_CHUNK_LINE_BYTES = 1024
 MAX_TRAILER_BYTES = 8192
 # The chunk extensions are ignored, except that their characters are checked.
-_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n").fullmatch
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n").fullmatch
 
 
 class InvalidInputError(OSError):

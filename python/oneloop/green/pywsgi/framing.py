@@ -43,7 +43,7 @@ def add_field(fields: dict[str, str], key: str, value: str) -> None:
     """
     if key in _SINGLE:
         raise HeadError(f"more than one {key.removeprefix('HTTP_').replace('_', '-').title()} field")
-    fields[key] += f"; {value}" if key == "HTTP_COOKIE" else f",{value}"
+    fields[key] += f"; {value}" if "COOKIE" in key else f",{value}"
 
 
 def tokens(value: str) -> list[str]:
@@ -79,11 +79,9 @@ def frame(version: str, fields: dict[str, str]) -> Frame:
     is_chunked = "HTTP_TRANSFER_ENCODING" in fields
     if is_chunked:
         _check_coding(fields["HTTP_TRANSFER_ENCODING"], is_latest and length is None)
+    # Like gevent, and unlike RFC 9112, this server answers requests without a Host field: those of simple probes.
     host = fields.get("HTTP_HOST")
-    if host is None:
-        if is_latest:
-            raise HeadError("the Host field is missing")
-    elif _HOST(host) is None:
+    if host is not None and _HOST(host) is None:
         raise HeadError(f"invalid host: {host!r}")
     connection = fields.get("HTTP_CONNECTION")
     upgrade = ""
@@ -94,7 +92,9 @@ def frame(version: str, fields: dict[str, str]) -> Frame:
         options = tokens(connection)
         keeps_alive = "close" not in options and (is_latest or "keep-alive" in options)
         if is_latest and "upgrade" in options:
-            upgrade = fields.get("HTTP_UPGRADE", "").lower()
+            upgrade = fields.get("HTTP_UPGRADE", "upgrade").lower()
+    if is_latest and not upgrade and fields.get("HTTP_UPGRADE", "").lower() == "websocket":
+        upgrade = "websocket"
     expects = is_latest and "HTTP_EXPECT" in fields and fields["HTTP_EXPECT"].lower() == "100-continue"
     return Frame(length, is_chunked, keeps_alive, expects, upgrade)
 

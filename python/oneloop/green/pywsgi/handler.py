@@ -22,13 +22,13 @@ from greenlet import GreenletExit
 from oneloop.green import socket as _socket
 from oneloop.green.hub import get_hub, sleep
 from oneloop.green.pywsgi import heads
-from oneloop.green.pywsgi.answers import clock, refusal
 from oneloop.green.pywsgi.body import Input, InvalidInputError
 from oneloop.green.pywsgi.fields import Headers
 from oneloop.green.pywsgi.framing import Frame, add_field, frame, split_target
 from oneloop.green.pywsgi.logs import NoLog, quoted
 from oneloop.green.pywsgi.reader import Reader
 from oneloop.green.pywsgi.response import JOINED_BYTES, Response
+from oneloop.green.pywsgi.response_parts import clock, refusal
 
 __all__ = ["WSGIHandler"]
 
@@ -72,6 +72,9 @@ class WSGIHandler(Response):
     _frame = Frame(None, False, False, False, "")
     _fields: dict[str, str] = {}  # noqa: RUF012 - replaced for each request
     _target: Any = None
+
+    _print_unexpected_exc = staticmethod(traceback.print_exc)
+    """Prints an exception that a log has raised. Subclasses override this private name of gevent's."""
 
     def __init__(self, sock: Any, address: Any, server: Any, rfile: Any = None) -> None:
         self.socket = sock
@@ -143,7 +146,7 @@ class WSGIHandler(Response):
         if self.rfile is None or self.rfile.closed:
             return None
         try:
-            requestline = self.read_requestline()
+            requestline = self._received_line()
         except TimeoutError:
             return self._refused(408)
         except OSError:
@@ -170,6 +173,14 @@ class WSGIHandler(Response):
             # Let other connections run between pipelined requests.
             sleep(0)
         return True
+
+    def _received_line(self) -> str:
+        """Wait for a request line; see `read_requestline`, which old subclasses override in their own ways."""
+        line: Any = self.read_requestline()
+        if line is None:
+            # A subclass has answered. Closing a socket with unread data would reset the connection.
+            self._linger()
+        return line.decode("latin-1") if isinstance(line, bytes) else line or ""
 
     def _end_politely(self) -> None:
         """Receive unread data of the client before the connection is closed."""
@@ -368,7 +379,10 @@ class WSGIHandler(Response):
             if self.status:
                 self.write(b"")
             elif self.response_length == 0 and not self._connection_upgrade_requested():
-                raise self.ApplicationError("the application did not call start_response()")
+                # As in gevent, this is not reported as an exception of the application.
+                self.log_error("the application did not call start_response()")
+                self._send_error_response_if_possible(500)
+                return
         self._end_body()
 
     # -- errors --------------------------------------------------------------------------------------

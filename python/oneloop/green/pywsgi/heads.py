@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["MAX_FIELDS", "HeadError", "Parsed", "environ_key", "is_token", "parse"]
+__all__ = ["MAX_FIELDS", "MAX_REQUEST_LINE", "HeadError", "Parsed", "environ_key", "is_token", "parse"]
 
 Parsed = tuple[str, str, str, list[tuple[str, str]], int]
 """Method, target, version, header fields, and the position after the head."""
+
+MAX_REQUEST_LINE = 8192
+"""The maximum length of a request line in bytes, and of a chunk's extension."""
 
 MAX_FIELDS = 100
 """The maximum number of header fields."""
@@ -21,6 +24,7 @@ _LINE_ENDS = [b"\r\n" * count for count in range(MAX_FIELDS + 1)]
 _VERSIONS = frozenset(("HTTP/1.1", "HTTP/1.0"))
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
+_NEVER_FOLDED = frozenset(("host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"))
 _VERSION = re.compile(r"HTTP/([0-9])\.[0-9]").fullmatch
 
 MAX_KNOWN_NAMES = 1000
@@ -87,15 +91,31 @@ def parse(data: bytes, start: int = 0) -> Parsed | None:
     if head.translate(None, _PLAIN) != _LINE_ENDS[count]:
         raise HeadError("control character, or a line that does not end with CR LF")
     method, target, version = parse_request_line(lines[0])
-    fields = []
+    fields: list[tuple[str, str]] = []
     for line in lines[1:]:
         name, colon, value = line.partition(":")
         if name not in _keys:
+            if line[0] in " \t":
+                fields.append(_unfolded(fields, line))
+                continue
             environ_key(name)
         if not colon:
             raise HeadError(f"header field without a colon: {line!r}")
         fields.append((name, value.strip(" \t")))
     return method, target, version, fields, end + 4
+
+
+def _unfolded(fields: list[tuple[str, str]], line: str) -> tuple[str, str]:
+    """Take the last field and return it with its next line: a space replaces the fold (RFC 9112, 5.2).
+
+    Raises:
+        HeadError: no field precedes the line, or the field decides which request or body this is. Proxies read such a
+            fold in different ways.
+    """
+    name, value = fields.pop() if fields else ("", "")
+    if not name or name.lower() in _NEVER_FOLDED:
+        raise HeadError(f"a line that continues a header field is not allowed here: {line!r}")
+    return name, " ".join((value, line.strip(" \t"))).strip(" ")
 
 
 def parse_request_line(line: str) -> tuple[str, str, str]:
@@ -104,6 +124,8 @@ def parse_request_line(line: str) -> tuple[str, str, str]:
     Raises:
         HeadError: the line is invalid, or the version is not HTTP/1.
     """
+    if len(line) >= MAX_REQUEST_LINE:
+        raise HeadError(f"the request line has {MAX_REQUEST_LINE} bytes or more", 414)
     words = line.split(" ")
     if len(words) != 3:
         raise HeadError(f"invalid request line: {line!r}")

@@ -164,6 +164,10 @@ class Reader(Lines):
                 self._buffer = bytes(buffer)
                 return heads.parse(self._buffer)
             _refuse_bare_line_end(buffer, seen)
+            line_end = buffer.find(b"\r\n") if seen <= heads.MAX_REQUEST_LINE else -1
+            if line_end >= 0:
+                # A client that sends something else does not send a whole head either.
+                heads.parse_request_line(buffer[:line_end].decode("latin-1"))
             seen = len(buffer)
             if end_s is not None:
                 self.deadline_s = end_s

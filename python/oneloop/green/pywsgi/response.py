@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from oneloop.green.pywsgi.answers import clock, encode_field, encode_status, known_field, parse_length
+from oneloop.green.pywsgi.response_parts import clock, encode_field, encode_status, known_field, parse_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable

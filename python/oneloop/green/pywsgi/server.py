@@ -10,8 +10,7 @@ from oneloop import __version__
 from oneloop.green import socket as _socket
 from oneloop.green.event import Event
 from oneloop.green.hub import get_hub
-from oneloop.green.pywsgi.environ import WSGISecureEnviron
-from oneloop.green.pywsgi.files import FileWrapper
+from oneloop.green.pywsgi.environ import FileWrapper, WSGISecureEnviron
 from oneloop.green.pywsgi.handler import WSGIHandler
 from oneloop.green.pywsgi.logs import log_of
 from oneloop.green.server import StreamServer

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import socket as _stock
-from importlib import import_module
 from typing import Any
 
 from oneloop.green.hub import Hub, get_hub, has_hub
+from oneloop.green.settings import config, resolver_class
 
 __all__ = ["AbstractResolver", "resolver_class", "resolver_here"]
 
@@ -55,9 +55,10 @@ class AbstractResolver:
 
     def getnameinfo(self, sockaddr: Any, flags: int) -> tuple[str, str]:
         """Like `socket.getnameinfo`."""
-        is_address = isinstance(sockaddr, tuple) and len(sockaddr) > 1
-        if not is_address or (flags & _stock.NI_NUMERICHOST and is_numeric(sockaddr[0])):
-            return _getnameinfo(sockaddr, flags)
+        address: Any = sockaddr
+        host: Any = sockaddr[0] if isinstance(sockaddr, tuple) and len(sockaddr) > 1 else None
+        if host is None or (flags & _stock.NI_NUMERICHOST and is_numeric(host)):
+            return _getnameinfo(address, flags)
         found: tuple[str, str] = self.call(_getnameinfo, sockaddr, flags)
         return found
 
@@ -97,38 +98,8 @@ _system = AbstractResolver()
 
 def resolver_here() -> AbstractResolver:
     """The resolver of the calling thread's hub. Without a hub and other settings, one that blocks the thread."""
-    if not has_hub() and Hub.resolver_class is None and os.environ.get("GEVENT_RESOLVER", "thread") == "thread":
+    is_chosen = "resolver" in vars(config) or os.environ.get("GEVENT_RESOLVER", "thread") != "thread"
+    if not has_hub() and Hub.resolver_class is None and not is_chosen:
         return _system
     resolver: AbstractResolver = get_hub().resolver
     return resolver
-
-
-def resolver_class(names: str | None = None) -> Any:
-    """Return a resolver class.
-
-    Args:
-        names: `thread`, `block`, `dnspython`, `ares`, or the full name of a class. Several names are separated by
-            commas. None means GEVENT_RESOLVER.
-
-    Raises:
-        ImportError: none of the names can be imported.
-    """
-    if names is None:
-        names = os.environ.get("GEVENT_RESOLVER") or "thread"
-    missing: ImportError | None = None
-    for name in names.split(","):
-        module, _, attribute = _PLACES.get(name.strip(), name.strip()).rpartition(".")
-        try:
-            return getattr(import_module(module), attribute)
-        except (ImportError, AttributeError, ValueError) as error:
-            missing = ImportError(f"cannot import resolver {name!r}: {error}")
-    assert missing is not None
-    raise missing
-
-
-_PLACES = {
-    "thread": "oneloop.green.resolver.thread.Resolver",
-    "block": "oneloop.green.resolver.blocking.Resolver",
-    "dnspython": "oneloop.green.resolver.dnspython.Resolver",
-    "ares": "oneloop.green.resolver.ares.Resolver",
-}

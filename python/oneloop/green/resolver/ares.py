@@ -42,7 +42,7 @@ class Resolver(LookupResolver):
             )
         )
         nodes = [node.addr[0] for node in found.nodes] if found is not None else []
-        if not nodes:
+        if found is None or not nodes:
             raise _stock.gaierror(_stock.EAI_NONAME, "Name or service not known")
         canonical = found.cnames[-1].name if found.cnames else name
         return _as_text(canonical), [_as_text(node) for node in nodes]

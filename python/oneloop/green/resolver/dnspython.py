@@ -37,7 +37,7 @@ class Resolver(LookupResolver):
             return name, known
         answers = _asked(self.resolver.resolve_name(name, family))
         found = list(answers.addresses()) if answers is not None else []
-        if not found:
+        if answers is None or not found:
             raise _stock.gaierror(_stock.EAI_NONAME, "Name or service not known")
         canonical = next(iter(answers.values())).canonical_name
         return canonical.to_text(omit_final_dot=True), found

@@ -12,7 +12,7 @@ class _TurnWatcher(Watcher):
 
     def _arm(self) -> None:
         self.loop._turned[type(self)][self] = None
-        self.loop._wake()
+        self.loop._wake_later()
 
     def _disarm(self) -> None:
         self.loop._turned[type(self)].pop(self, None)

@@ -32,7 +32,7 @@ fn more_operations_than_the_queues_hold() -> io::Result<()> {
     let count = COMPLETIONS as usize * 3;
     for n in 0..count {
         let (request, memory) = read(file.as_raw_fd(), (n % 10) as i64, 1);
-        ring.submit(request, true, memory);
+        ring.submit(request, Lane::Local, memory);
     }
     let mut done = Done::new();
     reap_until(&mut ring, count, &mut done)?;
@@ -52,11 +52,11 @@ fn cancelled_before_and_after_sending() -> io::Result<()> {
     let Some(mut ring) = ring() else { return Ok(()) };
     let (reader, _writer) = std::io::pipe()?;
     let (request, memory) = read(reader.as_raw_fd(), -1, 1);
-    let sent = ring.submit(request, true, memory);
+    let sent = ring.submit(request, Lane::Local, memory);
     let mut done = Done::new();
     ring.flush(&mut done)?;
     let (request, memory) = read(reader.as_raw_fd(), -1, 1);
-    let unsent = ring.submit(request, true, memory);
+    let unsent = ring.submit(request, Lane::Local, memory);
     ring.cancel(unsent);
     ring.cancel(sent);
     reap_until(&mut ring, 2, &mut done)?;
@@ -76,11 +76,11 @@ fn shutting_ends_what_waits() -> io::Result<()> {
     let (reader, _writer) = std::io::pipe()?;
     for _ in 0..10 {
         let (request, memory) = read(reader.as_raw_fd(), -1, 1);
-        ring.submit(request, true, memory);
+        ring.submit(request, Lane::Local, memory);
     }
     let mut done = Done::new();
     ring.flush(&mut done)?;
-    let left = ring.shut(Instant::now() + Duration::from_secs(10), &mut done)?;
+    let left = ring.shut(Instant::now() + Duration::from_secs(10), &mut done);
     assert_eq!((left, done.len()), (0, 10));
     Ok(())
 }
@@ -95,7 +95,7 @@ fn the_bell_rings_for_what_completes_later() -> io::Result<()> {
     let mut done = Done::new();
     for round in 0..100 {
         let (request, memory) = read(reader.as_raw_fd(), -1, 1);
-        ring.submit(request, true, memory);
+        ring.submit(request, Lane::Local, memory);
         ring.flush(&mut done)?;
         let theirs = writer.try_clone()?;
         let thread = std::thread::spawn(move || { theirs }.write_all(b"x"));
@@ -122,7 +122,7 @@ fn results_are_the_kernels() -> io::Result<()> {
     let file = crate::files::fixtures::file()?;
     for (offset, len, expected) in [(0, 10, 10), (3, 4, 4), (8, 10, 2), (10, 1, 0)] {
         let (request, memory) = read(file.as_raw_fd(), offset, len);
-        ring.submit(request, true, memory);
+        ring.submit(request, Lane::Local, memory);
         let mut done = Done::new();
         reap_until(&mut ring, 1, &mut done)?;
         let completion = done.pop().expect("one was reaped");
@@ -145,7 +145,7 @@ fn what_a_signal_has_interrupted_is_sent_again() -> io::Result<()> {
     let Some(mut ring) = ring() else { return Ok(()) };
     let file = crate::files::fixtures::file()?;
     let (request, memory) = read(file.as_raw_fd(), 3, 4);
-    let key = ring.submit(request, true, memory);
+    let key = ring.submit(request, Lane::Local, memory);
     let mut done = Done::new();
     interrupt(&mut ring, key, &mut done);
     assert!(done.is_empty(), "it has not ended");
@@ -159,11 +159,22 @@ fn what_a_signal_has_interrupted_is_sent_again() -> io::Result<()> {
 }
 
 #[test]
+fn an_interrupted_close_has_closed() -> io::Result<()> {
+    let Some(mut ring) = ring() else { return Ok(()) };
+    let key = ring.submit(Request::Close { fd: -1 }, Lane::Local, Aligned::new(1).expect("memory"));
+    let mut done = Done::new();
+    interrupt(&mut ring, key, &mut done);
+    assert_eq!(done.pop().expect("it has ended").outcome.result?, 0);
+    assert!(!ring.has_unsent(), "the number may have another owner by now");
+    Ok(())
+}
+
+#[test]
 fn what_was_cancelled_and_interrupted_has_ended() -> io::Result<()> {
     let Some(mut ring) = ring() else { return Ok(()) };
     let file = crate::files::fixtures::file()?;
     let (request, memory) = read(file.as_raw_fd(), 3, 4);
-    let key = ring.submit(request, true, memory);
+    let key = ring.submit(request, Lane::Local, memory);
     ring.cancel(key);
     let mut done = Done::new();
     interrupt(&mut ring, key, &mut done);

@@ -97,6 +97,19 @@ fn status_lines() {
     }
 }
 
+/// Found by tests/fuzz: the reason was another one until the whole head had arrived.
+#[test]
+fn a_long_status_line_is_the_reason_with_and_without_its_end() {
+    let limits = Limits { line_bytes: 20, ..Limits::default() };
+    let reason = |input: &[u8]| {
+        let mut fields = [const { MaybeUninit::uninit() }; 4];
+        parse_response(input, &mut fields, Asked::Other, &limits).map_err(|e| e.reason).err()
+    };
+    let head = b"HTTP/1.1 200 quite a long reason\r\n\r\n";
+    assert_eq!(reason(head), Some("the status line is too long"));
+    assert_eq!(reason(&head[..30]), reason(head));
+}
+
 #[test]
 fn random_mutations() {
     for case in 0..Random::cases(5_000) {

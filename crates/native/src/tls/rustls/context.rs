@@ -6,14 +6,15 @@
 use super::client::ClientSettings;
 use super::failure;
 use super::files::Source;
-use super::object::{TlsObject, missing};
+use super::missing::missing;
 use super::options::Options;
 use super::server::ServerSettings;
-use super::session::RustlsSession;
 use super::trust::Authorities;
 use crate::ffi::LoopCell;
+use crate::ffi::values::Value;
 use crate::imports;
 use pyo3::exceptions::{PyAttributeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use rustls::pki_types::{IpAddr, Ipv4Addr, ServerName};
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
@@ -66,17 +67,16 @@ impl TlsContext {
         }
     }
 
-    /// Makes a session for a transport.
+    /// Makes a connection, and returns its server's name as `ssl` shows it.
     ///
     /// Raises ValueError or ssl.SSLError like `ssl` if side or name do not fit the context.
-    pub fn session(
-        slf: &Bound<'_, Self>,
+    pub fn connect(
+        &self,
+        py: Python<'_>,
         server_side: bool,
         server_hostname: Option<&str>,
-    ) -> PyResult<RustlsSession> {
-        let py = slf.py();
-        let this = slf.get();
-        let (connection, hostname) = match (this.current.with(py, |c| c.clone()), server_side) {
+    ) -> PyResult<(Connection, Option<String>)> {
+        let (connection, hostname) = match (self.current.with(py, |c| c.clone()), server_side) {
             (Configuration::Server(config), true) => {
                 if server_hostname.is_some() {
                     let text = "server_hostname can only be specified in client mode";
@@ -85,15 +85,14 @@ impl TlsContext {
                 (ServerConnection::new(config).map(Connection::Server), None)
             }
             (Configuration::Client(config), false) => {
-                let (name, hostname) = this.server_name(py, server_hostname)?;
+                let (name, hostname) = self.server_name(py, server_hostname)?;
                 (ClientConnection::new(config, name).map(Connection::Client), hostname)
             }
             (Configuration::Server(_), false) => return Err(wrong_side(py, "client", "SERVER")),
             (Configuration::Client(_), true) => return Err(wrong_side(py, "server", "CLIENT")),
         };
         let connection = connection.map_err(|e| failure::of(py, &e, server_hostname))?;
-        let object = TlsObject::new(slf.clone().unbind(), server_side, hostname, connection);
-        Ok(RustlsSession::new(Py::new(py, object)?))
+        Ok((connection, hostname))
     }
 
     /// The name for rustls, and as `ssl` shows it: in DNS format.
@@ -229,25 +228,31 @@ impl TlsContext {
     /// An `ssl.TLSVersion`.
     #[getter]
     fn minimum_version<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        imports::ssl(py)?.getattr("TLSVersion")?.call1((self.options.minimum_version,))
+        imports::ssl(py)?.getattr(intern!(py, "TLSVersion"))?.call1((self.options.minimum_version,))
     }
 
     /// An `ssl.TLSVersion`.
     #[getter]
     fn maximum_version<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        imports::ssl(py)?.getattr("TLSVersion")?.call1((self.options.maximum_version,))
+        imports::ssl(py)?.getattr(intern!(py, "TLSVersion"))?.call1((self.options.maximum_version,))
     }
 
     /// The file to which the secrets of all connections are appended, or None.
     #[getter]
-    fn keylog_filename(&self) -> Option<String> {
-        self.options.key_log_path().map(|path| path.to_string_lossy().into_owned())
+    fn keylog_filename(&self) -> Value<Option<String>> {
+        Value(self.options.key_log_path().map(|path| path.to_string_lossy().into_owned()))
     }
 
     /// The application protocols that it offers, in order of preference.
     #[getter]
-    fn alpn(&self) -> Vec<String> {
-        self.options.alpn.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+    fn alpn(&self) -> Value<Vec<String>> {
+        Value(
+            self.options
+                .alpn
+                .iter()
+                .map(|name| String::from_utf8_lossy(name).into_owned())
+                .collect(),
+        )
     }
 
     fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<Py<PyAny>> {
@@ -262,11 +267,11 @@ impl TlsContext {
         Err(unchangeable(name))
     }
 
-    fn __repr__(&self) -> &'static str {
-        match self.settings {
+    fn __repr__(&self) -> Value<&'static str> {
+        Value(match self.settings {
             Settings::Server(_) => "<oneloop.tls.TlsContext of a server>",
             Settings::Client(_) => "<oneloop.tls.TlsContext of a client>",
-        }
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::problem::Problem;
 use crate::imports;
+use pyo3::intern;
 use pyo3::prelude::*;
 use rustls::{AlertDescription, Error, InconsistentKeys, InvalidMessage, PeerIncompatible};
 
@@ -33,8 +34,8 @@ pub fn ssl_error(py: Python<'_>, library: &str, reason: &str, text: &str) -> PyE
     let make = || {
         let text = format!("[{library}: {reason}] {text}");
         let made = imports::ssl_error(py)?.call1((PROTOCOL, text))?;
-        made.setattr("library", library)?;
-        made.setattr("reason", reason)?;
+        made.setattr(intern!(py, "library"), library)?;
+        made.setattr(intern!(py, "reason"), reason)?;
         PyResult::Ok(PyErr::from_value(made))
     };
     match make() {
@@ -46,10 +47,10 @@ fn verification(py: Python<'_>, problem: &Problem) -> PyResult<PyErr> {
     let text =
         format!("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {}", problem.message);
     let made = imports::certificate_error(py)?.call1((PROTOCOL, text))?;
-    made.setattr("library", "SSL")?;
-    made.setattr("reason", "CERTIFICATE_VERIFY_FAILED")?;
-    made.setattr("verify_code", problem.code)?;
-    made.setattr("verify_message", &problem.message)?;
+    made.setattr(intern!(py, "library"), "SSL")?;
+    made.setattr(intern!(py, "reason"), "CERTIFICATE_VERIFY_FAILED")?;
+    made.setattr(intern!(py, "verify_code"), problem.code)?;
+    made.setattr(intern!(py, "verify_message"), &problem.message)?;
     Ok(PyErr::from_value(made))
 }
 

@@ -1,7 +1,7 @@
 //! TLS by rustls: the contexts of `oneloop.tls`, and their sessions.
 //!
 //! Does not depend on transports or the loop. `wire` is a connection without Python, `session` implements the
-//! `Session` trait on it, `object` is the program's view of it. `context` makes sessions from a configuration, which
+//! `Session` trait on it, `object` is the program's view of it. `context` makes connections from a configuration, which
 //! `server` and `client` build.
 
 mod client;
@@ -9,6 +9,7 @@ mod context;
 mod failure;
 mod files;
 mod key_log;
+mod missing;
 mod names;
 mod object;
 mod options;

@@ -1,13 +1,16 @@
 //! `TlsObject`: the program's view of a connection, with the query methods of `ssl.SSLObject`.
 
 use super::context::TlsContext;
+use super::missing::missing;
 use super::wire::Wire;
 use super::{failure, suites};
 use crate::ffi::LoopCell;
+use crate::ffi::fallible;
+use crate::ffi::values::Value;
 use crate::imports;
-use pyo3::exceptions::{PyAttributeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyList};
 use rustls::{Connection, HandshakeKind, ProtocolVersion};
 
 /// RFC 9266.
@@ -71,8 +74,8 @@ impl TlsObject {
 
     /// The name that the client has requested, on the client side.
     #[getter]
-    fn server_hostname(&self) -> Option<&str> {
-        self.server_hostname.as_deref()
+    fn server_hostname(&self) -> Value<Option<&str>> {
+        Value(self.server_hostname.as_deref())
     }
 
     /// Whether an earlier session was resumed.
@@ -103,46 +106,51 @@ impl TlsObject {
         }) else {
             return Ok(None);
         };
-        let der = PyBytes::new(py, &der);
+        let der = fallible::bytes(py, &der)?;
         if binary_form {
             Ok(Some(der.into_any()))
         } else if self.context.get().verifies() {
             imports::decode_certificate(py)?.call1((der,)).map(Some)
         } else {
-            Ok(Some(PyDict::new(py).into_any()))
+            Ok(Some(fallible::dict(py)?.into_any()))
         }
     }
 
     /// Return the certificates that the peer has sent, its own first, as DER.
     fn get_unverified_chain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(py, self.chain(py).iter().map(|der| PyBytes::new(py, der)))
+        let chain: Vec<_> = (self.chain(py).iter())
+            .map(|der| fallible::bytes(py, der).map(Bound::into_any))
+            .collect::<PyResult<_>>()?;
+        fallible::list_of(py, chain.into_iter())
     }
 
     /// Return the name of the cipher suite, its TLS version, and the number of key bits; None before the handshake.
-    fn cipher(&self, py: Python<'_>) -> Option<(String, &'static str, u32)> {
-        self.ask(py, |connection| connection.negotiated_cipher_suite())
-            .map(|suite| suites::describe(suite.suite()))
+    fn cipher(&self, py: Python<'_>) -> Value<Option<(String, &'static str, u32)>> {
+        Value(
+            self.ask(py, |connection| connection.negotiated_cipher_suite())
+                .map(|suite| suites::describe(suite.suite())),
+        )
     }
 
     /// Return "TLSv1.2" or "TLSv1.3"; None before the handshake.
-    fn version(&self, py: Python<'_>) -> Option<&'static str> {
-        match self.ask(py, |connection| connection.protocol_version())? {
-            ProtocolVersion::TLSv1_2 => Some("TLSv1.2"),
-            ProtocolVersion::TLSv1_3 => Some("TLSv1.3"),
+    fn version(&self, py: Python<'_>) -> Value<Option<&'static str>> {
+        Value(match self.ask(py, |connection| connection.protocol_version()) {
+            Some(ProtocolVersion::TLSv1_2) => Some("TLSv1.2"),
+            Some(ProtocolVersion::TLSv1_3) => Some("TLSv1.3"),
             _ => None,
-        }
-    }
-
-    /// Return the negotiated application protocol, or None.
-    fn selected_alpn_protocol(&self, py: Python<'_>) -> Option<String> {
-        self.ask(py, |connection| {
-            connection.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned())
         })
     }
 
+    /// Return the negotiated application protocol, or None.
+    fn selected_alpn_protocol(&self, py: Python<'_>) -> Value<Option<String>> {
+        Value(self.ask(py, |connection| {
+            connection.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned())
+        }))
+    }
+
     /// Return None: TLS 1.3 has no compression, and that of 1.2 is not used.
-    fn compression(&self) -> Option<&'static str> {
-        None
+    fn compression(&self) -> Value<Option<&'static str>> {
+        Value(None)
     }
 
     /// Return bytes that only the two ends of this connection know; None before the handshake.
@@ -166,34 +174,15 @@ impl TlsObject {
         if self.ask(py, |connection| connection.is_handshaking()) {
             return Ok(None);
         }
-        if self.version(py) != Some("TLSv1.3") {
+        if self.version(py).0 != Some("TLSv1.3") {
             return Err(PyValueError::new_err("tls-exporter needs TLS 1.3"));
         }
         self.ask(py, |connection| connection.export_keying_material([0_u8; 32], label, Some(&[])))
-            .map(|secret| Some(PyBytes::new(py, &secret)))
             .map_err(|e| self.failure(py, &e))
+            .and_then(|secret| fallible::bytes(py, &secret).map(Some))
     }
 
     fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<Py<PyAny>> {
         Err(missing(slf.as_any(), name, "SSLObject"))
-    }
-}
-
-/// An AttributeError that says where to find the missing attribute.
-pub fn missing(object: &Bound<'_, PyAny>, name: &str, elsewhere: &str) -> PyErr {
-    let text = || -> PyResult<String> {
-        let class = object.get_type();
-        let class = class.name()?;
-        let plain = format!("'{class}' object has no attribute '{name}'");
-        if name.starts_with('_') || !imports::ssl(object.py())?.getattr(elsewhere)?.hasattr(name)? {
-            return Ok(plain);
-        }
-        Ok(format!(
-            "{plain}: oneloop.tls does not support it; use an ssl.SSLContext if you need it"
-        ))
-    };
-    match text() {
-        Ok(text) => PyAttributeError::new_err(text),
-        Err(e) => e,
     }
 }

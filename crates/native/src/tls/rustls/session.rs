@@ -1,5 +1,6 @@
 //! `RustlsSession`: implements `Session` for rustls.
 
+use super::context::TlsContext;
 use super::failure;
 use super::object::TlsObject;
 use super::wire::Wire;
@@ -12,8 +13,16 @@ use pyo3::{PyTraverseError, PyVisit};
 pub struct RustlsSession(Py<TlsObject>);
 
 impl RustlsSession {
-    pub fn new(object: Py<TlsObject>) -> Self {
-        Self(object)
+    /// A session of a context. ValueError or ssl.SSLError like `ssl` if side or name do not fit it.
+    pub fn new(
+        context: &Bound<'_, TlsContext>,
+        server_side: bool,
+        server_hostname: Option<&str>,
+    ) -> PyResult<Self> {
+        let py = context.py();
+        let (connection, hostname) = context.get().connect(py, server_side, server_hostname)?;
+        let object = TlsObject::new(context.clone().unbind(), server_side, hostname, connection);
+        Ok(Self(Py::new(py, object)?))
     }
 
     /// The object for `get_extra_info("ssl_object")`.

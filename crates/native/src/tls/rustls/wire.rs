@@ -5,6 +5,7 @@
 //! whose memory is freed as soon as it is empty.
 
 use crate::ffi::bytes;
+use crate::ffi::fallible;
 use crate::tls::records::Records;
 use crate::tls::session::Plain;
 use oneloop_engine::sys::socket::Room;
@@ -203,7 +204,7 @@ struct Parcel<'py> {
 impl<'py> Parcel<'py> {
     fn finish(self) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let first = self.first?;
-        Ok(if self.rest.is_empty() { first } else { Some(PyBytes::new(self.py, &self.rest)) })
+        Ok(if self.rest.is_empty() { first } else { Some(fallible::bytes(self.py, &self.rest)?) })
     }
 }
 

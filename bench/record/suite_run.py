@@ -1,0 +1,105 @@
+"""Measures one suite of the record, a case at a time. Finished cases are kept in a file, so an interrupted run goes on.
+
+The file is for one state of the code and one set of settings; with another it is not used.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypedDict, cast
+
+from bench import machine
+from bench.model import Case, Result, Row, Settings
+from bench.process import ROOT
+from bench.record import plan, source, store
+from bench.record.store import CasePart, Part
+from bench.runner import row_names, run_case
+
+UNFINISHED = ROOT / ".build" / "record"
+
+Say = Callable[[str], None]
+
+
+class Unfinished(TypedDict):
+    """The finished cases of a suite, and what they are valid for."""
+
+    valid_for: str
+    began: dict[str, str | int]
+    took_s: float
+    cases: list[CasePart]
+
+
+def _valid_for(commit: str, settings: Settings, sources: dict[str, str]) -> str:
+    return json.dumps([commit, asdict(settings), sources], sort_keys=True)
+
+
+def read_unfinished(path: Path, valid_for: str) -> Unfinished:
+    """The cases that an interrupted run has left, or none."""
+    try:
+        found: object = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    if isinstance(found, dict) and found.get("valid_for") == valid_for:
+        return cast("Unfinished", found)
+    return Unfinished(valid_for=valid_for, began=machine.describe(), took_s=0.0, cases=[])
+
+
+def _write(path: Path, unfinished: Unfinished) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(unfinished), encoding="utf-8")
+    partial.replace(path)
+
+
+def _observe(case: Case, number: int, rival: str, row: Row) -> None:
+    """Nothing is shown for each measurement."""
+
+
+def run_suite(suite: str, settings: Settings, say: Say, trial: bool = False) -> Part:
+    """Measures the cases that are not finished. Raises KeyboardInterrupt, with the finished ones kept.
+
+    Args:
+        suite: its name.
+        settings: those of the whole run.
+        say: prints a line about each case.
+        trial: the part is marked as no measurement.
+    """
+    cases = plan.cases(suite)
+    commit, dirty = source.commit(ROOT), source.changed(ROOT)
+    sources = source.digests(ROOT, plan.folders(suite))
+    path = UNFINISHED / f"{suite}.json"
+    unfinished = read_unfinished(path, _valid_for(commit, settings, sources))
+    finished = {case["name"] for case in unfinished["cases"]}
+    for number, case in enumerate(cases):
+        if case.name in finished:
+            continue
+        began = time.monotonic()
+        result = Result(case, [Row(rival) for rival in row_names(case, settings)])
+        run_case(case, settings, _observe, result)
+        unfinished["cases"].append(store.case_part(result))
+        unfinished["took_s"] += time.monotonic() - began
+        _write(path, unfinished)
+        say(f"  {number + 1} of {len(cases)}: {case.name}, {time.monotonic() - began:.0f} s{_failures(result)}")
+    path.unlink(missing_ok=True)
+    began_with = unfinished["began"]
+    return Part(
+        commit=commit,
+        dirty=dirty,
+        date=str(began_with["date"]),
+        took_s=round(unfinished["took_s"]),
+        trial=trial,
+        machine=began_with,
+        versions=machine.versions(),
+        settings=asdict(settings),
+        sources=sources,
+        cases=unfinished["cases"],
+    )
+
+
+def _failures(result: Result) -> str:
+    failed = [f"{row.rival}: {row.status}, {row.reason}" for row in result.rows if row.status != "ok"]
+    return "".join(f"\n      {line}" for line in failed)

@@ -1,0 +1,54 @@
+//! The exceptions of a client. Their classes are Python's: `oneloop.http.client.errors`.
+
+use oneloop_http1::Refusal;
+use pyo3::prelude::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    ConnectError,
+    PoolTimeout,
+    ReadTimeout,
+    WriteTimeout,
+    TotalTimeout,
+    ReadError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    CloseError,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ConnectError => "ConnectError",
+            Self::PoolTimeout => "PoolTimeout",
+            Self::ReadTimeout => "ReadTimeout",
+            Self::WriteTimeout => "WriteTimeout",
+            Self::TotalTimeout => "TotalTimeout",
+            Self::ReadError => "ReadError",
+            Self::LocalProtocolError => "LocalProtocolError",
+            Self::RemoteProtocolError => "RemoteProtocolError",
+            Self::CloseError => "CloseError",
+        }
+    }
+}
+
+/// The exception; the error of the import if the module is not there.
+pub fn error(py: Python<'_>, kind: Kind, text: &str) -> PyErr {
+    let made = py
+        .import("oneloop.http.client.errors")
+        .and_then(|module| module.getattr(kind.name()))
+        .and_then(|class| class.call1((text,)));
+    match made {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}
+
+/// What the server did wrong.
+pub fn refused(py: Python<'_>, refusal: Refusal) -> PyErr {
+    error(
+        py,
+        Kind::RemoteProtocolError,
+        &format!("the server's answer is invalid: {}", refusal.reason),
+    )
+}

@@ -1,0 +1,598 @@
+//! `ClientOrigin`: the connections to one origin, and the exchanges that wait for one.
+//!
+//! A connection belongs to an exchange, or is idle, or is closing. Which one it is changes here, without I/O between, so
+//! that a caller that goes away at any moment leaves nothing behind. `origin_links` is how others call it.
+
+use super::connection::{ClientConnection, Terms};
+use super::exchange::{Caller, ClientExchange, Request, Stage};
+use super::failure::{self, Kind};
+use super::pool::{CLOSED, ClientPool};
+use super::protocol::Protocol;
+use super::timeouts::{ClientTimeouts, NEVER_NS, nanoseconds};
+use crate::ffi::values::Value;
+use crate::ffi::{LoopCell, Object};
+use oneloop_http1::Asked;
+use pyo3::exceptions::PyException;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pyo3::{PyTraverseError, PyVisit};
+use std::collections::VecDeque;
+
+const GIVEN_UP: &str = "the connection is not opened any more";
+
+#[derive(Default)]
+pub struct State {
+    /// Connections that carry exchanges, and may get more.
+    pub shared: Vec<Object<ClientConnection>>,
+    /// One connection is opened at a time: it may serve all that wait.
+    pub is_serial: bool,
+    /// The last one was used last.
+    pub idle: Vec<Object<ClientConnection>>,
+    /// Exchanges that wait for a connection, the oldest first: those that a connection is being opened for, and the
+    /// others behind them. Those that were given up are skipped.
+    pub opening: VecDeque<Object<ClientExchange>>,
+    pub waiting: VecDeque<Object<ClientExchange>>,
+    /// Connections that are open or being opened.
+    pub open: usize,
+    /// Of those, being opened. Never fewer than the exchanges in `opening` that still wait.
+    pub openings: usize,
+    /// Since when no further exchange begins on a busy connection, for another origin that waits; 0: they do.
+    pub yields_since_ns: u64,
+    /// It is in the pool's queue of origins that may not open more at the moment.
+    pub is_in_pools_queue: bool,
+}
+
+/// What has the same scheme, host, port, proxy and TLS settings. Made by Python code, which opens its connections.
+#[pyclass(frozen, weakref, module = "oneloop._native")]
+pub struct ClientOrigin {
+    pub pool: Py<ClientPool>,
+    /// How to open a connection; for Python code.
+    #[pyo3(get)]
+    pub route: Py<PyAny>,
+    pub protocol: Protocol,
+    pub state: LoopCell<State>,
+}
+
+impl ClientOrigin {
+    /// A connection that takes another exchange, or an idle one that still works.
+    fn take_free<'py>(
+        slf: &Bound<'py, Self>,
+        now_ns: u64,
+        may_share: bool,
+    ) -> Option<Bound<'py, ClientConnection>> {
+        let py = slf.py();
+        let this = slf.get();
+        loop {
+            if let Some(shared) = this.shared_with_room(py).filter(|_| may_share) {
+                return Some(shared);
+            }
+            let connection = this.state.with(py, |s| s.idle.pop())?;
+            this.pool.get().state.with(py, |s| s.idle -= 1);
+            let connection = connection.bind(py).clone();
+            if ClientConnection::is_usable(&connection, now_ns) {
+                return Some(connection);
+            }
+            // The server has closed it, or has sent something. What remains is reported by `connection_lost`.
+            if let Err(error) = ClientConnection::abort(&connection) {
+                error.write_unraisable(py, Some(connection.as_any()));
+            }
+        }
+    }
+
+    /// The exchange that waits longest.
+    pub fn next_waiting<'py>(&self, py: Python<'py>) -> Option<Bound<'py, ClientExchange>> {
+        loop {
+            let next =
+                self.state.with(py, |s| s.opening.pop_front().or_else(|| s.waiting.pop_front()))?;
+            let next = next.bind(py).clone();
+            if next.get().is_queued(py) {
+                return Some(next);
+            }
+        }
+    }
+
+    /// A connection is free after an exchange.
+    pub fn give_back(
+        slf: &Bound<'_, Self>,
+        connection: &Bound<'_, ClientConnection>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let has_waiting =
+            slf.get().state.with(py, |s| !s.opening.is_empty() || !s.waiting.is_empty());
+        // What arrives on one of HTTP/2 is looked at in any case.
+        let is_asked = has_waiting && !connection.get().is_http2();
+        // The time does not matter for one that was used just now.
+        if is_asked && !ClientConnection::is_usable(connection, 0) {
+            return ClientConnection::abort(connection);
+        }
+        Self::pass_on(slf, connection)
+    }
+
+    /// Whether an exchange waits that no connection is being opened for.
+    pub fn is_short(&self, py: Python<'_>) -> bool {
+        self.state
+            .with(py, |s| s.waiting.iter().any(|waiting| waiting.as_ref().get().is_queued(py)))
+    }
+
+    /// Since when the first exchange waits.
+    pub fn waits_since_ns(&self, py: Python<'_>) -> Option<u64> {
+        self.state.with(py, |s| {
+            let mut waiting =
+                s.opening.iter().chain(&s.waiting).map(|waiting| waiting.as_ref().get());
+            waiting.find(|waiting| waiting.is_queued(py)).map(|w| w.state.with(py, |e| e.began_ns))
+        })
+    }
+
+    /// A connection goes to the exchange that waits longest, or is idle.
+    fn pass_on(slf: &Bound<'_, Self>, connection: &Bound<'_, ClientConnection>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        // The place goes to another origin, if one has waited for longer.
+        if let Some(since_ns) = this.waits_since_ns(py)
+            && this.pool.get().has_waited_longer(slf.as_any(), since_ns)
+        {
+            return ClientConnection::abort(connection);
+        }
+        if let Some(next) = this.next_waiting(py) {
+            ClientConnection::begin(connection, &next)?;
+            return Self::share(slf, connection);
+        }
+        let pool = this.pool.bind(py);
+        if !pool.get().may_idle(py) {
+            return ClientConnection::close(connection);
+        }
+        let kept = Object::new(connection.clone());
+        this.state.with(py, |s| s.idle.push(kept));
+        let now_ns = pool.get().owner.get().now_ns(py);
+        ClientConnection::idle(connection, now_ns, pool.get().idle_ns)?;
+        ClientPool::note_idle(pool, connection, now_ns);
+        Ok(())
+    }
+
+    pub fn opened(slf: &Bound<'_, Self>, connection: &Bound<'_, ClientConnection>) -> PyResult<()> {
+        let pool = slf.get().pool.get();
+        pool.state.with(slf.py(), |s| s.opened += 1);
+        slf.get().state.with(slf.py(), |s| s.openings = s.openings.saturating_sub(1));
+        if pool.is_closed(slf.py()) {
+            return ClientConnection::close(connection);
+        }
+        // What a server says before it is asked is for the first exchange to complain about.
+        Self::pass_on(slf, connection)?;
+        Self::reopen(slf)?;
+        Self::decided(slf, connection.get().is_http2())
+    }
+
+    /// The connection is gone.
+    pub fn closed(slf: &Bound<'_, Self>, connection: &Bound<'_, ClientConnection>) -> PyResult<()> {
+        let py = slf.py();
+        let removed = slf.get().state.with(py, |s| {
+            let at = s.idle.iter().position(|idle| idle.as_ptr() == connection.as_ptr());
+            at.map(|at| s.idle.remove(at))
+        });
+        if removed.is_some() {
+            slf.get().pool.get().state.with(py, |s| s.idle -= 1);
+        }
+        drop(removed);
+        Self::one_less(slf)
+    }
+
+    /// There is room for another connection.
+    fn one_less(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        this.state.with(py, |s| s.open -= 1);
+        this.pool.get().state.with(py, |s| s.open -= 1);
+        ClientPool::serve_queue(this.pool.bind(py))?;
+        Self::open_more(slf)
+    }
+
+    /// An opening may serve an older exchange than the one that it was begun for. If another one fails then, an exchange
+    /// is left without: it waits for a new one.
+    fn reopen(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let mut dropped = Vec::new();
+        let has_moved = slf.get().state.with(py, |s| {
+            let is_queued = |waiting: &Object<ClientExchange>| waiting.as_ref().get().is_queued(py);
+            let mut surplus = s
+                .opening
+                .iter()
+                .filter(|waiting| is_queued(waiting))
+                .count()
+                .saturating_sub(s.openings);
+            let has_moved = surplus > 0;
+            while surplus > 0 {
+                let Some(last) = s.opening.pop_back() else { break };
+                if !is_queued(&last) {
+                    dropped.push(last);
+                    continue;
+                }
+                last.as_ref().get().state.with(py, |e| e.has_opening = false);
+                s.waiting.push_front(last);
+                surplus -= 1;
+            }
+            has_moved
+        });
+        drop(dropped);
+        if !has_moved {
+            return Ok(());
+        }
+        Self::open_more(slf)?;
+        // Those that still wait for their turn may not wait for ever.
+        let waiting: Vec<_> = slf
+            .get()
+            .state
+            .with(py, |s| s.waiting.iter().map(|waiting| waiting.bind(py).clone()).collect());
+        for exchange in waiting {
+            let has_no_timer =
+                exchange.get().state.with(py, |e| e.stage == Stage::Queued && e.timer.is_none());
+            if has_no_timer {
+                Self::limit_wait(slf, &exchange)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens connections for exchanges that have none being opened for them.
+    pub fn open_more(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let pool = this.pool.bind(py);
+        if pool.get().is_closed(py) {
+            return Ok(());
+        }
+        loop {
+            let (next, dropped) = this.state.with(py, |s| {
+                let mut dropped = Vec::new();
+                while s.waiting.front().is_some_and(|next| !next.as_ref().get().is_queued(py)) {
+                    dropped.extend(s.waiting.pop_front());
+                }
+                (s.waiting.front().map(|next| next.bind(py).clone()), dropped)
+            });
+            drop(dropped);
+            let Some(exchange) = next else { return Ok(()) };
+            if this.is_undecided(py) {
+                return Ok(());
+            }
+            if !ClientPool::make_room(pool, Self::applicant(slf))? {
+                return Ok(());
+            }
+            exchange.get().state.with(py, |s| s.has_opening = true);
+            // From now on it waits for the connection, not for its turn.
+            Self::limit_wait(slf, &exchange)?;
+            this.state.with(py, |s| {
+                s.open += 1;
+                s.openings += 1;
+                if let Some(next) = s.waiting.pop_front() {
+                    s.opening.push_back(next);
+                }
+            });
+            pool.get().state.with(py, |s| s.open += 1);
+            let opening = match pool.get().opener.bind(py).call1((slf, &exchange)) {
+                Ok(opening) => (!opening.is_none()).then(|| opening.unbind()),
+                Err(error) => {
+                    Self::opener_failed(slf, &exchange, error)?;
+                    continue;
+                }
+            };
+            let unused = exchange.get().state.with(py, |s| match s.stage {
+                Stage::Queued => std::mem::replace(&mut s.opening, opening),
+                _ => opening,
+            });
+            drop(unused);
+        }
+    }
+
+    /// The opener has begun nothing: it failed, or an exception such as KeyboardInterrupt came in between, which the
+    /// caller gets then. Without this its place would be taken for ever.
+    fn opener_failed(
+        slf: &Bound<'_, Self>,
+        exchange: &Bound<'_, ClientExchange>,
+        error: PyErr,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        slf.get().state.with(py, |s| {
+            s.open -= 1;
+            s.openings = s.openings.saturating_sub(1);
+        });
+        slf.get().pool.get().state.with(py, |s| s.open -= 1);
+        let (cause, passed_on) = if error.is_instance_of::<PyException>(py) {
+            (error, Ok(()))
+        } else {
+            (failure::error(py, Kind::ConnectError, GIVEN_UP), Err(error))
+        };
+        if exchange.get().is_queued(py) {
+            Self::forget(slf, exchange)?;
+            exchange.get().fail(py, cause)?;
+        }
+        passed_on
+    }
+
+    /// Puts an exchange into the queue, which is ended by its timeout.
+    pub fn enqueue(
+        slf: &Bound<'_, Self>,
+        exchange: &Bound<'_, ClientExchange>,
+        is_first: bool,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let kept = Object::new(exchange.clone());
+        this.state.with(py, |s| {
+            if is_first { s.waiting.push_front(kept) } else { s.waiting.push_back(kept) }
+        });
+        Self::open_more(slf)?;
+        let is_waiting =
+            exchange.get().state.with(py, |s| s.stage == Stage::Queued && !s.has_opening);
+        if is_waiting { Self::limit_wait(slf, exchange) } else { Ok(()) }
+    }
+
+    /// Sets the timer of a queued exchange: for its turn, until a connection is being opened for it, and for the whole.
+    pub fn limit_wait(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
+        let py = slf.py();
+        let this = exchange.get();
+        let owner = slf.get().pool.get().owner.bind(py);
+        let now_ns = owner.get().now_ns(py);
+        let has_opening = this.state.with(py, |s| s.has_opening);
+        let turn_ns = if has_opening || slf.get().is_opening_for_all(py) {
+            NEVER_NS
+        } else {
+            this.timeouts.get().pool_ns
+        };
+        let whole_ns = match this.deadline_ns {
+            NEVER_NS => NEVER_NS,
+            deadline_ns => deadline_ns.saturating_sub(now_ns),
+        };
+        let timer = match turn_ns.min(whole_ns) {
+            NEVER_NS => None,
+            time_ns => {
+                let expire = exchange.getattr(intern!(py, "_expire"))?;
+                let time_s = time_ns as f64 / 1e9;
+                Some(owner.call_method1(intern!(py, "call_later"), (time_s, expire))?.unbind())
+            }
+        };
+        let old = this.state.with(py, |s| std::mem::replace(&mut s.timer, timer));
+        super::exchange::cancel_timer(py, old)
+    }
+
+    /// A kept connection was closed by the server before it answered: the request goes to another one.
+    pub fn repeat(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
+        let py = slf.py();
+        let old = exchange.get().state.with(py, |s| {
+            s.stage = Stage::Queued;
+            s.stream = 0;
+            s.is_stuck = false;
+            s.has_opening = false;
+            s.connection.take()
+        });
+        drop(old);
+        slf.get().pool.get().state.with(py, |s| s.repeated += 1);
+        Self::dispatch(slf, exchange, true)
+    }
+
+    /// Sends a new exchange, or queues it.
+    pub fn begin(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
+        let py = slf.py();
+        let pool = slf.get().pool.get();
+        // A forked child must not write on its parent's connections.
+        pool.owner.get()._check_process()?;
+        pool.check_open(py)?;
+        pool.state.with(py, |s| s.requests += 1);
+        exchange.get().state.with(py, |s| s.stage = Stage::Queued);
+        Self::dispatch(slf, exchange, false)
+    }
+
+    fn dispatch(
+        slf: &Bound<'_, Self>,
+        exchange: &Bound<'_, ClientExchange>,
+        is_first: bool,
+    ) -> PyResult<()> {
+        let now_ns = slf.get().pool.get().owner.get().now_ns(slf.py());
+        exchange.get().state.with(slf.py(), |s| s.began_ns = now_ns);
+        let may_share = !Self::yields(slf, now_ns, now_ns)?;
+        match Self::take_free(slf, now_ns, may_share) {
+            Some(connection) => {
+                ClientConnection::begin(&connection, exchange)?;
+                Self::share(slf, &connection)
+            }
+            None => Self::enqueue(slf, exchange, is_first),
+        }
+    }
+
+    /// A queued exchange was given up. It stays in the queue until its turn, or until it is at an end. The connection
+    /// that is being opened for it is given up too, unless another exchange can use it.
+    pub fn forget(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
+        let py = slf.py();
+        let opening = exchange.get().state.with(py, |s| {
+            s.stage = Stage::Ended;
+            s.opening.take()
+        });
+        let mut dropped = Vec::new();
+        let is_over = |waiting: Option<&Object<ClientExchange>>| {
+            waiting.is_some_and(|waiting| !waiting.as_ref().get().is_queued(py))
+        };
+        slf.get().state.with(py, |s| {
+            for queue in [&mut s.opening, &mut s.waiting] {
+                while is_over(queue.front()) {
+                    dropped.extend(queue.pop_front());
+                }
+                while is_over(queue.back()) {
+                    dropped.extend(queue.pop_back());
+                }
+            }
+        });
+        drop(dropped);
+        match opening {
+            Some(opening) if !slf.get().wants_openings(py) => {
+                opening.call_method0(py, intern!(py, "cancel")).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether an exchange waits for each of the connections that are being opened.
+    fn wants_openings(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| {
+            let waiting = s.opening.iter().chain(&s.waiting);
+            let wanted = waiting.filter(|waiting| waiting.as_ref().get().is_queued(py));
+            wanted.take(s.openings).count() == s.openings
+        })
+    }
+}
+
+#[pymethods]
+impl ClientOrigin {
+    /// `http2`: 0 never; 1 if the server agrees in the TLS handshake; 2 always.
+    #[new]
+    #[pyo3(signature = (pool, route, http2 = 0))]
+    fn new(pool: &Bound<'_, ClientPool>, route: Py<PyAny>, http2: u8) -> Self {
+        let protocol = Protocol::of(http2);
+        let state = State { is_serial: protocol != Protocol::Http1, ..State::default() };
+        Self { pool: pool.clone().unbind(), route, protocol, state: LoopCell::new(state) }
+    }
+
+    /// Start a request: on an idle connection at once, otherwise when there is one.
+    ///
+    /// `method` decides on the framing of the response. `body`: the whole body, or None. With `sent_later` the caller
+    /// sends it. `chunked`: on HTTP/1.1 it is sent in chunks. `deadline_s`: on the loop's clock; None: no limit.
+    /// `caller`: 0 a coroutine, 1 a green thread, 2 plain code.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call for each request, positional for its cost"
+    )]
+    #[pyo3(signature = (method, head, body, sent_later, chunked, may_repeat, timeouts, deadline_s, caller, wishes, /))]
+    fn start<'py>(
+        slf: &Bound<'py, Self>,
+        method: &str,
+        head: Bound<'py, PyBytes>,
+        body: Option<Bound<'py, PyBytes>>,
+        sent_later: bool,
+        chunked: bool,
+        may_repeat: bool,
+        timeouts: Bound<'py, ClientTimeouts>,
+        deadline_s: Option<f64>,
+        caller: u8,
+        wishes: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, ClientExchange>> {
+        let py = slf.py();
+        let asked = match method {
+            "HEAD" => Asked::Head,
+            "CONNECT" => Asked::Connect,
+            _ => Asked::Other,
+        };
+        let caller = match caller {
+            0 => Caller::Coroutine,
+            1 => Caller::GreenThread,
+            _ => Caller::Plain,
+        };
+        let deadline_ns = nanoseconds(deadline_s);
+        let request = Request {
+            wishes: Object::new(wishes),
+            asked,
+            head: Object::new(head),
+            body: body.map(Object::new),
+            is_sent_later: sent_later,
+            is_chunked: chunked,
+            may_repeat,
+            timeouts: Object::new(timeouts),
+            deadline_ns,
+            caller,
+        };
+        slf.get().pool.get().check_open(py)?;
+        let owner = slf.get().pool.get().owner.bind(py);
+        Bound::new(py, ClientExchange::new(owner, Self::dispatcher(slf), request))
+    }
+
+    /// The protocol of a new connection.
+    fn new_connection(slf: &Bound<'_, Self>) -> PyResult<Py<ClientConnection>> {
+        let py = slf.py();
+        let pool = slf.get().pool.bind(py);
+        let terms = Terms {
+            origin: Self::home(slf),
+            owner: pool.get().owner.clone_ref(py),
+            route: slf.get().route.clone_ref(py),
+            protocol: slf.get().protocol,
+            idle_ns: pool.get().idle_ns,
+        };
+        let connection = Py::new(py, ClientConnection::new(terms))?;
+        ClientPool::note_connection(pool, connection.bind(py))?;
+        Ok(connection)
+    }
+
+    /// A connection could not be opened for `exchange`, which fails with the error unless it has another one by now.
+    fn opening_failed(
+        slf: &Bound<'_, Self>,
+        exchange: &Bound<'_, ClientExchange>,
+        error: Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        if exchange.get().is_queued(py) {
+            // It has ended by itself.
+            drop(exchange.get().state.with(py, |s| s.opening.take()));
+            Self::forget(slf, exchange)?;
+            exchange.get().fail(py, PyErr::from_value(error))?;
+        }
+        slf.get().state.with(py, |s| {
+            s.openings = s.openings.saturating_sub(1);
+            // The others need not fail one after the other.
+            s.is_serial = false;
+        });
+        Self::one_less(slf)?;
+        Self::reopen(slf)?;
+        Self::decided(slf, false)
+    }
+
+    /// Called by a timer: it has given way for long enough.
+    fn _share_on(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::share_on(slf)
+    }
+
+    /// The client is closed: exchanges that wait for a connection fail with CloseError.
+    fn shut(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let mut outcome = Ok(());
+        while let Some(exchange) = slf.get().next_waiting(py) {
+            let error = failure::error(py, Kind::CloseError, CLOSED);
+            outcome = outcome.and(exchange.get().fail(py, error));
+        }
+        outcome
+    }
+
+    #[getter]
+    fn idle(&self, py: Python<'_>) -> Value<usize> {
+        Value(self.state.with(py, |s| s.idle.len()))
+    }
+
+    /// Open, or being opened.
+    #[getter]
+    fn open(&self, py: Python<'_>) -> Value<usize> {
+        Value(self.state.with(py, |s| s.open))
+    }
+
+    #[getter]
+    fn waiting(&self, py: Python<'_>) -> Value<usize> {
+        Value(self.state.with(py, |s| s.opening.len() + s.waiting.len()))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.pool)?;
+        visit.call(&self.route)?;
+        self.state
+            .peek(|s| {
+                s.shared.iter().chain(&s.idle).try_for_each(|kept| kept.visit(&visit))?;
+                s.opening.iter().chain(&s.waiting).try_for_each(|waiting| waiting.visit(&visit))
+            })
+            .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        let old = self.state.with(py, |s| {
+            (
+                std::mem::take(&mut s.idle),
+                std::mem::take(&mut s.shared),
+                std::mem::take(&mut s.opening),
+                std::mem::take(&mut s.waiting),
+            )
+        });
+        drop(old);
+    }
+}

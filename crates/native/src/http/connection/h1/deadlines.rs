@@ -1,0 +1,189 @@
+//! The deadlines of a connection, and its end by the server.
+
+use super::connection::{Awaited, HttpConnection, Input};
+use crate::ffi::{Link, Object};
+use crate::http::connection::open_connections::{Entry, IDLE_NS, OpenConnection};
+use crate::http::connection::options::NEVER_NS;
+use crate::http::exchange::contract::TunnelDeadline;
+use pyo3::prelude::*;
+
+/// When the server shuts down: how long a connection without any request so far may wait for its first one. It was
+/// accepted, so its request should get a response.
+const FRESH_NS: u64 = 1_000_000_000;
+/// How long to wait for the peer's end of file after the last response was sent.
+const LINGER_NS: u64 = 2_000_000_000;
+
+impl HttpConnection {
+    /// Sets the awaited event and its deadline.
+    pub fn wait_for(&self, py: Python<'_>, awaited: Awaited) {
+        let options = &self.open.get().options;
+        let time_ns = match awaited {
+            Awaited::Request => options.keep_alive_ns,
+            Awaited::Head => options.header_ns,
+            Awaited::Body | Awaited::Drain => options.body_ns,
+            Awaited::End => LINGER_NS,
+            Awaited::Ping => options.ws_ping_interval_ns,
+            Awaited::Pong => options.ws_ping_timeout_ns,
+        };
+        let now_ns = self.service.get().owner.get().now_ns(py);
+        self.state.with(py, |s| {
+            s.awaited = awaited;
+            s.deadline_ns = now_ns.saturating_add(time_ns);
+        });
+    }
+
+    /// A head has begun. All of it has one deadline, however its bytes arrive.
+    pub fn wait_for_head(&self, py: Python<'_>) {
+        if self.state.with(py, |s| s.awaited != Awaited::Head) {
+            self.wait_for(py, Awaited::Head);
+        }
+    }
+
+    /// Removes the deadline, unless the transport is paused: then the peer must read what was sent.
+    pub fn wait_for_nothing(&self, py: Python<'_>) {
+        if self.state.with(py, |s| s.is_writing_paused) {
+            self.wait_for(py, Awaited::Drain);
+        } else {
+            self.state.with(py, |s| s.deadline_ns = NEVER_NS);
+        }
+    }
+
+    /// Runs no Python code.
+    pub fn is_late(&self, py: Python<'_>, now_ns: u64) -> bool {
+        self.state.with(py, |s| s.deadline_ns <= now_ns)
+    }
+
+    /// Called when the deadline has passed.
+    pub fn time_out(slf: &Bound<'_, Self>, now_ns: u64) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        if !this.is_late(py, now_ns) {
+            return Ok(());
+        }
+        let awaited = this.state.with(py, |s| {
+            s.deadline_ns = NEVER_NS;
+            s.awaited
+        });
+        match awaited {
+            Awaited::Request => this.close(py),
+            Awaited::Head => {
+                let head = this.state.with(py, |s| s.buffer.clone());
+                Self::refuse(slf, 408, "The request took too long to arrive.", &head)
+            }
+            Awaited::Body => {
+                Self::refuse(slf, 408, "The body of the request took too long to arrive.", b"")
+            }
+            Awaited::End | Awaited::Drain => this.end_or_wait(py),
+            awaited @ (Awaited::Ping | Awaited::Pong) => match this.exchange(py) {
+                Some(exchange) => match &exchange.get().tunnel {
+                    Some(tunnel) => tunnel.time_out(&exchange, deadline_of(awaited)),
+                    None => Ok(()),
+                },
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// A peer that reads the sent data gets more time. Otherwise, or if it does not end its side, the connection is
+    /// aborted.
+    fn end_or_wait(&self, py: Python<'_>) -> PyResult<()> {
+        let unsent = self.untaken_bytes(py)?;
+        let (before, is_over, awaited) = self.state.with(py, |s| {
+            let is_over = matches!(s.input, Input::Lingering | Input::Closed);
+            (std::mem::replace(&mut s.unsent_bytes, unsent), is_over, s.awaited)
+        });
+        let is_moving = unsent > 0 && unsent != before;
+        if is_moving {
+            self.wait_for(py, Awaited::Drain);
+        } else if unsent == 0 && awaited == Awaited::Drain {
+            if is_over {
+                self.wait_for(py, Awaited::End);
+            }
+        } else {
+            return self.call_under(py, "abort");
+        }
+        Ok(())
+    }
+
+    /// Whether the peer has read some of the sent data since the last check, or since it paused the transport.
+    pub fn has_taken(&self, py: Python<'_>) -> PyResult<bool> {
+        let unsent = self.untaken_bytes(py)?;
+        Ok(unsent < self.state.with(py, |s| std::mem::replace(&mut s.unsent_bytes, unsent)))
+    }
+
+    pub fn shut_down(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        this.state.with(py, |s| s.is_last = true);
+        if let Some(exchange) = this.exchange(py)
+            && let Some(tunnel) = &exchange.get().tunnel
+        {
+            return tunnel.go_away(&exchange);
+        }
+        let now_ns = this.service.get().owner.get().now_ns(py);
+        this.state.with(py, |s| {
+            let awaits_request = matches!(s.input, Input::Head | Input::Proxy) && !s.is_held();
+            if awaits_request && s.buffer.is_empty() && s.exchange.is_none() {
+                let time_ns = if s.is_fresh { FRESH_NS } else { IDLE_NS };
+                s.deadline_ns = s.deadline_ns.min(now_ns + time_ns);
+            }
+        });
+        Ok(())
+    }
+
+    /// Ends the connection immediately. A request without any part of a response gets a 500 if that can be sent at
+    /// once.
+    pub fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let has_no_response = slf.get().exchange(py).is_some_and(|exchange| {
+            exchange.get().tunnel.is_none()
+                && exchange.get().state.with(py, |s| !s.is_disconnected && s.response.is_unsent())
+        });
+        let refused = if has_no_response {
+            Self::refuse(slf, 500, "The server has stopped before the response began.", b"")
+        } else {
+            Ok(())
+        };
+        slf.get().call_under(py, "abort").and(refused)
+    }
+}
+
+fn deadline_of(awaited: Awaited) -> TunnelDeadline {
+    match awaited {
+        Awaited::Ping => TunnelDeadline::Ping,
+        Awaited::Pong => TunnelDeadline::Pong,
+        _ => TunnelDeadline::End,
+    }
+}
+
+/// How `OpenConnections` calls an `HttpConnection`.
+struct Calls;
+
+/// The connection behind a link that was made here or in `carrier`.
+pub fn of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> &'a Bound<'py, HttpConnection> {
+    object.cast_exact().expect("these calls are linked with nothing but an HttpConnection")
+}
+
+impl OpenConnection for Calls {
+    fn is_late(&self, connection: &Bound<'_, PyAny>, now_ns: u64) -> bool {
+        of(connection).get().is_late(connection.py(), now_ns)
+    }
+
+    fn time_out(&self, connection: &Bound<'_, PyAny>, now_ns: u64) -> PyResult<()> {
+        HttpConnection::time_out(of(connection), now_ns)
+    }
+
+    fn shut_down(&self, connection: &Bound<'_, PyAny>) -> PyResult<()> {
+        HttpConnection::shut_down(of(connection))
+    }
+
+    fn abort(&self, connection: &Bound<'_, PyAny>) -> PyResult<()> {
+        HttpConnection::abort(of(connection))
+    }
+}
+
+impl HttpConnection {
+    pub fn entry(slf: &Bound<'_, Self>) -> Entry {
+        Link { object: Object::new(slf.clone().into_any()), calls: &Calls }
+    }
+}

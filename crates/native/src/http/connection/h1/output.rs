@@ -1,0 +1,56 @@
+//! The sending side of an HTTP/1.1 connection. One that has ended takes everything and sends nothing.
+
+use super::connection::HttpConnection;
+use crate::ffi::fallible;
+use crate::http::connection::output;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+impl HttpConnection {
+    /// Sends immediately, or queues, like the first write of a callback on a transport.
+    pub fn write(slf: &Bound<'_, Self>, data: &[u8]) -> PyResult<()> {
+        let py = slf.py();
+        slf.get().under(py).map_or(Ok(()), |under| output::write(&under, py, data))
+    }
+
+    /// Like `write`, for a long body between two short parts.
+    pub fn write_parts(
+        slf: &Bound<'_, Self>,
+        head: &[u8],
+        body: &Bound<'_, PyBytes>,
+        tail: &[u8],
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let under = slf.get().under(py);
+        under.map_or(Ok(()), |under| output::write_parts(&under, py, head, body, tail))
+    }
+
+    /// Bytes that were written and not yet received by the peer, including those in the kernel.
+    pub fn untaken_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        self.under(py).map_or(Ok(0), |under| output::untaken_bytes(&under, py))
+    }
+
+    /// The number of the socket; -1 after it was closed, `None` if the transport has none.
+    pub fn descriptor(&self, py: Python<'_>) -> PyResult<Option<i32>> {
+        self.under(py).map_or(Ok(None), |under| output::descriptor(&under, py))
+    }
+
+    /// What is written from now on is lost, because the transport closes or has failed.
+    pub fn is_ending(&self, py: Python<'_>) -> PyResult<bool> {
+        self.under(py).map_or(Ok(true), |under| output::is_ending(&under, py))
+    }
+
+    /// Closing will be a reset.
+    pub fn reset(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(under) = self.under(py) else { return Ok(()) };
+        let socket = under.object(py).call_method1(intern!(py, "get_extra_info"), ("socket",))?;
+        if socket.is_none() {
+            return Ok(());
+        }
+        let linger = fallible::bytes(py, &[1_i32.to_ne_bytes(), 0_i32.to_ne_bytes()].concat())?;
+        socket
+            .call_method1(intern!(py, "setsockopt"), (libc::SOL_SOCKET, libc::SO_LINGER, linger))
+            .map(drop)
+    }
+}

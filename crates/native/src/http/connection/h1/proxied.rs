@@ -1,0 +1,74 @@
+//! The PROXY protocol: the client behind a load balancer, sent before everything else
+//! (`oneloop_http1::proxy_protocol`).
+//!
+//! TLS, if used, begins after the header.
+
+use super::connection::{Awaited, HttpConnection, Input};
+use super::requests::Progress;
+use crate::ffi::fallible;
+use crate::ffi::values::ToPython;
+use crate::http::exchange::error_log;
+use oneloop_http1::proxy_protocol::{self, Header};
+use pyo3::intern;
+use pyo3::prelude::*;
+use std::net::SocketAddr;
+
+impl HttpConnection {
+    /// Reads the header at the start of a connection. A peer without the header gets no response.
+    pub fn take_proxy_header(slf: &Bound<'_, Self>, input: &[u8]) -> PyResult<Progress> {
+        let py = slf.py();
+        let this = slf.get();
+        let (header, len) = match proxy_protocol::parse(input) {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                if this.state.with(py, |s| s.awaited != Awaited::Head) {
+                    this.wait_for(py, Awaited::Head);
+                }
+                return Ok(Progress::Stopped);
+            }
+            Err(_) => {
+                let client = error_log::client_name(&Self::ends(slf)?.0);
+                let text = format!("A connection from {client} without a PROXY header was closed.");
+                error_log::tell(py, "warning", &text)?;
+                this.close(py)?;
+                return Ok(Progress::Used(input.len()));
+            }
+        };
+        if let Header::Proxied { source, destination } = header {
+            let (client, server) = (end(py, source)?, end(py, destination)?);
+            this.ends.set_addresses(py, client.into_bound(py), server.into_bound(py));
+        }
+        this.state.with(py, |s| s.input = Input::Head);
+        this.wait_for(py, Awaited::Request);
+        let Some(context) = &this.open.get().options.tls_behind_proxy else {
+            return Ok(Progress::Used(len));
+        };
+        Self::start_tls(slf, context.bind(py), &input[len..])?;
+        Ok(Progress::Used(input.len()))
+    }
+
+    /// Starts TLS on the rest of the connection; `first` was already received.
+    fn start_tls(slf: &Bound<'_, Self>, context: &Bound<'_, PyAny>, first: &[u8]) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let Some(under) = this.under(py) else { return Ok(()) };
+        let named = fallible::dict(py)?;
+        let header_s = this.open.get().options.header_ns as f64 / 1e9;
+        named.set_item(intern!(py, "ssl_handshake_timeout"), header_s)?;
+        let class = py.get_type::<crate::tls::TlsTransport>();
+        let given = (&this.service.get().owner, slf, context, py.None(), true);
+        let tls = class.call(given, Some(&named))?;
+        let transport = under.object(py);
+        transport.call_method1(intern!(py, "set_protocol"), (&tls,))?;
+        tls.call_method1(intern!(py, "connection_made"), (transport,))?;
+        if !first.is_empty() {
+            tls.call_method1(intern!(py, "data_received"), (fallible::bytes(py, first)?,))?;
+        }
+        Ok(())
+    }
+}
+
+/// (host, port)
+fn end(py: Python<'_>, address: SocketAddr) -> PyResult<Py<PyAny>> {
+    Ok((address.ip().to_string(), address.port()).to_python(py)?.unbind())
+}

@@ -1,0 +1,87 @@
+//! Responses of the server itself, and the end within a response.
+
+use super::connection::{HttpConnection, Input};
+use super::responses::write_status_line;
+use crate::http::exchange::access_record::{Refused, record_refused};
+use crate::http::exchange::contract::Exchange;
+use crate::http::exchange::error_log;
+use crate::http::exchange::response_state::Framing;
+use pyo3::prelude::*;
+
+impl HttpConnection {
+    /// Sends a response by the server, after which the connection ends. `head`: for the access log, the input from the
+    /// start of a request that has no exchange.
+    pub fn refuse(slf: &Bound<'_, Self>, status: u16, reason: &str, head: &[u8]) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        error_log::refused(&Self::ends(slf)?.0, status, reason)?;
+        let exchange = this.exchange(py);
+        let may_respond = match &exchange {
+            // For the request whose body was rejected, if nothing of its response was sent.
+            Some(exchange) => exchange.get().state.with(py, |s| s.response.is_unsent()),
+            None => this.state.with(py, |s| matches!(s.input, Input::Head)),
+        };
+        let is_head = exchange.as_ref().is_some_and(|exchange| exchange.get().is_head);
+        let len = if is_head { 0 } else { reason.len() as u64 };
+        let recorded = match &exchange {
+            Some(exchange) if may_respond => {
+                exchange.get().state.with(py, |s| (s.status, s.sent_bytes) = (status, len));
+                exchange.get().record(py, true)
+            }
+            None if may_respond => {
+                let limits = &this.open.get().options.limits;
+                let client = || Self::ends(slf).map(|ends| ends.0);
+                let refused = Refused { input: head, limits, client, status, sent_bytes: len };
+                record_refused(py, this.service.get(), refused)
+            }
+            _ => Ok(()),
+        };
+        if let Some(exchange) = &exchange {
+            exchange.get().disconnect(py)?;
+        }
+        if may_respond {
+            Self::write(slf, &this.own_response(py, status, reason, is_head))?;
+        } else if let Some(exchange) = exchange
+            && exchange.get().state.with(py, |s| s.framing == Framing::UntilClose)
+        {
+            return Self::break_off(slf, &exchange);
+        }
+        this.linger(py).and(recorded)
+    }
+
+    /// Ends the connection within a response, so that the peer can detect that it is incomplete.
+    pub fn break_off(slf: &Bound<'_, Self>, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        exchange.get().disconnect(py)?;
+        let ends_by_close = exchange.get().state.with(py, |s| s.framing == Framing::UntilClose);
+        if ends_by_close {
+            // An orderly close would mark the end of the body. SO_LINGER with no time makes it a reset: socket(7).
+            this.reset(py)?;
+        }
+        this.close(py)
+    }
+
+    /// A whole response with a text body, which is left out for HEAD.
+    pub fn own_response(&self, py: Python<'_>, status: u16, text: &str, is_head: bool) -> Vec<u8> {
+        let service = self.service.get();
+        let mut out = Vec::with_capacity(256);
+        write_status_line(&mut out, status);
+        service.write_defaults(py, &mut out);
+        if status == 426 {
+            // RFC 6455 section 4.4.
+            out.extend_from_slice(b"upgrade: websocket\r\nsec-websocket-version: 13\r\n");
+        }
+        let len = text.len();
+        out.extend_from_slice(
+            format!(
+                "content-type: text/plain; charset=utf-8\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n"
+            )
+            .as_bytes(),
+        );
+        if !is_head {
+            out.extend_from_slice(text.as_bytes());
+        }
+        out
+    }
+}

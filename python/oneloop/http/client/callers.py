@@ -1,0 +1,286 @@
+"""How coroutines, green threads and plain code wait for the same coroutines of the client.
+
+The code of a request is written once, as coroutines whose only awaited objects are the native core's. For a coroutine
+they are awaited as they are. A green thread runs them step by step and parks on what they yield, a `Waiter`. Plain code
+runs the client's own loop whenever they yield, until the native core stops it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from asyncio.events import _get_running_loop, _set_running_loop
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import WeakSet, finalize
+
+from oneloop._native import LoopCore, active_hub
+from oneloop.http.client.forks import forget_in_child
+from oneloop.http.client.pools import CLOSING_TICKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from oneloop.loop import Loop
+
+__all__ = ["Caller", "Callers", "CoroutineCaller", "GreenCaller", "PlainCaller", "caller_of_here", "watch_end"]
+
+T = TypeVar("T")
+
+
+class Caller:
+    """How code waits. `number` is what the native core calls it."""
+
+    number: int
+    loop: Loop
+
+    def run(self, steps: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the client to its end."""
+        raise NotImplementedError
+
+    async def sleep(self, time_s: float) -> None:
+        """Wait for some time."""
+        raise NotImplementedError
+
+
+class CoroutineCaller(Caller):
+    """Coroutines of a oneloop loop, which await."""
+
+    number = 0
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+
+    async def sleep(self, time_s: float) -> None:
+        await asyncio.sleep(time_s)
+
+
+class GreenCaller(Caller):
+    """Green threads of a hub."""
+
+    number = 1
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+
+    def run(self, steps: Coroutine[Any, Any, T]) -> T:
+        try:
+            waiter = steps.send(None)
+            while True:
+                try:
+                    waiter.get()
+                except BaseException as error:  # noqa: BLE001 - it is raised in the coroutine
+                    waiter = steps.throw(error)
+                else:
+                    waiter = steps.send(None)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def sleep(self, time_s: float) -> None:
+        from oneloop.green import sleep
+
+        sleep(time_s)
+
+
+class PlainCaller(Caller):
+    """Code without a loop: one loop for each thread and client, which runs only while that thread waits."""
+
+    number = 2
+
+    def __init__(self) -> None:
+        from oneloop.loop import Loop
+
+        self.loop = Loop()
+        self.loop._prepare_for_signals()
+        # What a callback has raised. The loop must not know the caller, which ends with its thread.
+        self._raised: list[BaseException] = []
+        self.loop.set_exception_handler(partial(_take_exception, self._raised))
+        # See `watch_end`.
+        self.end: finalize[Any, Any] | None = None
+
+    def run(self, steps: Coroutine[Any, Any, T]) -> T:
+        try:
+            steps.send(None)
+            while True:
+                try:
+                    self._run_loop()
+                except BaseException as error:  # noqa: BLE001 - it is raised in the coroutine
+                    steps.throw(error)
+                else:
+                    steps.send(None)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        except RuntimeError as error:
+            if not self.loop.is_closed():
+                raise
+            # By another thread, between two steps.
+            raise RuntimeError("Cannot send a request, as the client has been closed.") from error
+
+    def run_task(self, steps: Coroutine[Any, Any, T]) -> T:
+        """Run any coroutine to its end, as a task of the loop."""
+        task = self.loop.create_task(steps)
+        task.add_done_callback(lambda _: self.loop.stop())
+        try:
+            while not task.done():
+                self._run_loop()
+        except BaseException:
+            # It must not go on when the loop runs for something else.
+            task.cancel()
+            while not task.done():
+                self._run_loop()
+            if not task.cancelled():
+                task.exception()
+            raise
+        return task.result()
+
+    def _run_loop(self) -> None:
+        """Run the loop until it is stopped: `run_forever` without what only other programs need."""
+        loop = self.loop
+        # A blocking call in a coroutine of another loop is a mistake, but one that works with other clients.
+        outer = _get_running_loop()
+        try:
+            # Within: a signal handler may raise as soon as it is set.
+            _set_running_loop(loop)
+            loop._run()
+        finally:
+            _set_running_loop(outer)
+        if self._raised:
+            raised = self._raised[0]
+            self._raised.clear()
+            raise raised
+
+    async def sleep(self, time_s: float) -> None:
+        time.sleep(time_s)
+
+    def finish(self) -> None:
+        """Let what was closed end, and close the loop, unless another thread runs it: that one closes it at its end."""
+        if self.loop.is_closed() or self.loop.is_running():
+            return
+        for _ in range(CLOSING_TICKS):
+            self.loop.call_soon(self.loop.stop)
+            self._run_loop()
+        self.loop.close()
+
+
+def _take_exception(raised: list[BaseException], loop: Any, context: dict[str, Any]) -> None:
+    """Keep the exception of a callback for who waits: it may be that of a signal handler, which may run anywhere."""
+    error = context.get("exception")
+    # What is no Exception is nobody's mistake, wherever it is raised: a transport reports it without the handle.
+    is_raised = isinstance(error, BaseException) and ("handle" in context or not isinstance(error, Exception))
+    if not is_raised:
+        loop.default_exception_handler(context)
+        return
+    raised.append(error)  # type: ignore[arg-type]
+    loop.stop()
+
+
+def watch_end(caller: PlainCaller, forget: Callable[[Loop], None]) -> None:
+    """Close the loop of a caller when its thread has ended and nobody reads its responses any more.
+
+    Args:
+        caller: the caller.
+        forget: closes the connections on its loop.
+    """
+    if caller.end is None:
+        caller.end = finalize(caller, _end, caller.loop, forget)
+
+
+# Held while loops of plain code are ended, by `Callers.finish` or by the end of a thread. The latter may run in any
+# thread, whenever the garbage collector finds the caller. A forked child renews it: a thread that is not there may hold
+# it.
+_ending = threading.RLock()
+os.register_at_fork(after_in_child=_ending._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+def _end(loop: Loop, forget: Callable[[Loop], None]) -> None:
+    with _ending:
+        if loop.is_closed() or loop.is_running():
+            return
+        forget(loop)
+        outer = _get_running_loop()
+        try:
+            _set_running_loop(None)
+            for _ in range(CLOSING_TICKS):
+                loop.call_soon(loop.stop)
+                loop.run_forever()
+        finally:
+            _set_running_loop(outer)
+        loop.close()
+
+
+class Callers:
+    """The callers of a synchronous client."""
+
+    def __init__(self) -> None:
+        self._here = threading.local()
+        self._plain: WeakSet[PlainCaller] = WeakSet()
+        self._is_final = False
+        forget_in_child(self)
+
+    def _forget_parents(self) -> Any:
+        """In a forked child: the loops and connections are the parent's."""
+        kept = [self._here, list(self._plain)]
+        for caller in self._plain:
+            if caller.end is not None:
+                caller.end.detach()
+        self._here = threading.local()
+        self._plain = WeakSet()
+        return kept
+
+    def here(self) -> Caller:
+        """Return how the calling code waits."""
+        hub: Any = active_hub() if "oneloop.green.hub" in sys.modules else None
+        if hub is not None and _get_running_loop() is None:
+            caller = getattr(self._here, "green", None)
+            if caller is None or caller.loop is not hub.asyncio_loop:
+                caller = self._here.green = GreenCaller(hub.asyncio_loop)
+            return caller
+        caller = getattr(self._here, "plain", None)
+        if caller is None or caller.loop.is_closed():
+            if self._is_final:
+                raise RuntimeError("Cannot send a request, as the client has been closed.")
+            caller = self._here.plain = PlainCaller()
+            self._plain.add(caller)
+        return caller
+
+    def finish(self, close: Callable[[], object], *, is_final: bool = False) -> None:
+        """Close the connections and let them end: close the loops of plain code, and let that of green threads run.
+
+        Args:
+            close: closes the connections.
+            is_final: there are no more requests.
+        """
+        self._is_final = is_final
+        with _ending:
+            # As long as they are held here, their loops are not ended while their connections are closed.
+            kept = list(self._plain)
+            close()
+            for caller in kept:
+                caller.finish()
+        green = getattr(self._here, "green", None)
+        if green is None or green.loop.is_closed() or _get_running_loop() is not None:
+            return
+        from oneloop.green import sleep
+
+        for _ in range(CLOSING_TICKS):
+            sleep(0)
+
+
+def caller_of_here() -> CoroutineCaller:
+    """Return the caller for the running coroutine.
+
+    Raises:
+        RuntimeError: no loop runs here, or another than oneloop's.
+    """
+    loop: Any = asyncio.get_running_loop()
+    if not isinstance(loop, LoopCore):
+        raise RuntimeError(
+            f"oneloop.http.AsyncClient needs oneloop's event loop, not {type(loop).__module__}.{type(loop).__name__}: "
+            "start the program with `oneloop.run(main())` or `oneloop run program.py`"
+        )
+    return CoroutineCaller(cast("Loop", loop))

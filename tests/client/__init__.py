@@ -1,0 +1,1 @@
+"""Tests of the HTTP client and of the facades on it."""

@@ -1,0 +1,292 @@
+"""How connections are opened: with and without a task, several addresses, the cache of names, the guard, the pace."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import time
+from typing import Any
+
+import pytest
+
+import oneloop
+from oneloop.http import (
+    AsyncClient,
+    Client,
+    CloseError,
+    ConnectError,
+    Limits,
+    PrivateAddress,
+    Timeout,
+    TotalTimeout,
+)
+from oneloop.http.client.dialing import begin, dial
+from oneloop.http.client.resolving import Resolver
+from tests.client.callers import Caller
+from tests.client.conftest import MakeCaller
+from tests.client.farm import farm
+from tests.client.servers import Peer, RawServer, echo, full_listener, hold
+from tests.ports import free_port
+
+
+def test_refused(caller: Caller) -> None:
+    port = free_port()
+    for _ in range(2):
+        with pytest.raises(ConnectError, match="Connect call failed") as caught:
+            caller.get(f"http://127.0.0.1:{port}/")
+        assert isinstance(caught.value.__cause__, ConnectionRefusedError)
+        assert caught.value.request.method == "GET"
+    assert caller.statistics()["open"] == 0
+
+
+@pytest.mark.parametrize("number", [errno.EALREADY, errno.EINPROGRESS, errno.EINTR, errno.EISCONN])
+def test_it_may_be_there_at_once_or_later(caller: Caller, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the kernel says when it is asked a second time."""
+    monkeypatch.setattr(socket.socket, "connect_ex", lambda *_: number)
+    with RawServer(echo) as server:
+        assert caller.get(f"{server.url}/a").text == "/a"
+    if number != errno.EISCONN:
+        with pytest.raises(ConnectError, match="Connect call failed"):
+            caller.get(f"http://127.0.0.1:{free_port()}/")
+
+
+def test_most_connections_to_the_same_machine_are_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        begun = [begin((socket.AF_INET, server.getsockname()), None) for _ in range(20)]
+        for sock, _ in begun:
+            sock.close()
+    assert any(is_connected for _, is_connected in begun)
+
+
+async def test_cancelled_and_closed_while_it_is_opened() -> None:
+    listener, waiting = full_listener()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    with listener:
+        async with AsyncClient(timeout=None) as client:
+            task = asyncio.ensure_future(client.get(url))
+            await asyncio.sleep(0.02)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            other = asyncio.ensure_future(client.get(url))
+            await asyncio.sleep(0.02)
+        with pytest.raises(CloseError):
+            await other
+    for sock in waiting:
+        sock.close()
+
+
+def test_more_wait_than_may_open(make_caller: MakeCaller) -> None:
+    """Failures are told one by one, however many wait."""
+    port = free_port()
+
+    async def main() -> None:
+        async with AsyncClient(limits=Limits(max_connections=1), timeout=None) as client:
+            calls = [client.get(f"http://127.0.0.1:{port}/{number}") for number in range(3000)]
+            results = await asyncio.gather(*calls, return_exceptions=True)
+            assert {type(result) for result in results} == {ConnectError}
+
+    oneloop.run(main())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_tls_with_and_without_a_task(make_caller: MakeCaller, host: str) -> None:
+    with farm(secured=True) as server:
+        trusting = make_caller(verify=False)
+        assert trusting.get(f"https://{host}:{server.port}/kept").text == "hello"
+        distrusting = make_caller()
+        with pytest.raises(ConnectError, match=r"(?i)certificate"):
+            distrusting.get(f"https://{host}:{server.port}/kept")
+        assert distrusting.statistics()["open"] == 0
+
+
+def test_from_a_local_address(make_caller: MakeCaller) -> None:
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.answer(peer.sock.getpeername()[0].encode())
+
+    with RawServer(serve) as server:
+        assert make_caller(local_address="127.0.0.9").get(server.url).text == "127.0.0.9"
+        with pytest.raises(ConnectError):
+            make_caller(local_address="192.0.2.1").get(server.url)
+
+
+async def test_the_first_address_that_takes_the_connection() -> None:
+    loop: Any = asyncio.get_running_loop()
+    listener, waiting = full_listener()
+    refused = (socket.AF_INET, ("127.0.0.1", free_port()))
+    silent = (socket.AF_INET, listener.getsockname())
+    with RawServer(hold) as server, listener:
+        right = (socket.AF_INET, ("127.0.0.1", server.port))
+        for addresses in ([refused, right], [silent, right], [right, silent], [refused, silent, right], [right]):
+            began = time.monotonic()
+            with await dial(loop, addresses) as sock:
+                assert sock.getpeername()[1] == server.port
+            # The kernel would wait for two minutes.
+            assert time.monotonic() - began < 60
+        with pytest.raises(ConnectionRefusedError):
+            await dial(loop, [refused])
+        other = (socket.AF_INET, ("127.0.0.1", free_port()))
+        with pytest.raises(OSError, match="Multiple exceptions: "):
+            await dial(loop, [refused, other])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.4):
+                await dial(loop, [silent, silent, refused])
+    for sock in waiting:
+        sock.close()
+
+
+async def test_names_are_kept_for_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop: Any = asyncio.get_running_loop()
+    asked: list[str] = []
+    real = loop.getaddrinfo
+
+    async def getaddrinfo(host: str, *args: Any, **kwargs: Any) -> Any:
+        asked.append(host)
+        await asyncio.sleep(0.01)
+        return await real("127.0.0.1" if host.startswith("name") else host, *args, **kwargs)
+
+    monkeypatch.setattr(type(loop), "getaddrinfo", lambda _, *args, **kwargs: getaddrinfo(*args, **kwargs))
+
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.answer(b"ok", "200 OK", "Connection: close")
+
+    server = RawServer(serve)
+    with server:
+        async with AsyncClient(dns_cache_s=30) as client:
+            # Lookups at the same time are one.
+            await asyncio.gather(*[client.get(f"http://name.test:{server.port}/{n}") for n in range(5)])
+            await client.get(f"http://name.test:{server.port}/")
+            assert asked == ["name.test"]
+        async with AsyncClient(dns_cache_s=0) as client:
+            await client.get(f"http://name.test:{server.port}/")
+            await client.get(f"http://name.test:{server.port}/")
+            assert asked == ["name.test"] * 3
+        asked.clear()
+        client = AsyncClient(dns_cache_s=30)
+        await client.get(f"http://name.test:{server.port}/")
+    # It is gone: the name is asked for anew.
+    for _ in range(2):
+        with pytest.raises(ConnectError):
+            await client.get(f"http://name.test:{server.port}/")
+    assert len(asked) >= 2
+    await client.aclose()
+
+
+def test_a_name_that_does_not_exist(caller: Caller) -> None:
+    with pytest.raises(ConnectError) as caught:
+        caller.get("http://nothing.invalid/")
+    assert isinstance(caught.value.__cause__, socket.gaierror)
+
+
+PRIVATE = [
+    "127.0.0.1",
+    "localhost",
+    "[::1]",
+    "10.0.0.1",
+    "169.254.169.254",
+    "0.0.0.0",
+    "[::ffff:10.0.0.1]",
+    "2130706433",
+]
+
+
+@pytest.mark.parametrize("host", PRIVATE)
+def test_addresses_of_the_inside_are_refused(make_caller: MakeCaller, host: str) -> None:
+    caller = make_caller(block_private=True, timeout=60)
+    with RawServer(echo) as server:
+        with pytest.raises(PrivateAddress, match=r"block_private"):
+            caller.get(f"http://{host}:{server.port}/")
+        assert server.connections == 0
+
+
+async def test_only_public_addresses_of_a_name_are_used() -> None:
+    class Names:
+        """A loop that knows one name."""
+
+        def __init__(self) -> None:
+            self.now = 0.0
+            self.asked = 0
+            self.create_task = asyncio.get_running_loop().create_task
+            self.may_respond = asyncio.Event()
+
+        def time(self) -> float:
+            return self.now
+
+        async def getaddrinfo(self, _: str, port: int, **__: Any) -> list[Any]:
+            self.asked += 1
+            await self.may_respond.wait()
+            found = ("10.0.0.1", "8.8.8.8", "127.0.0.1")
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
+
+    names: Any = Names()
+    guarded = Resolver(names, 30.0, True)
+    first, second = [asyncio.create_task(guarded.addresses("mixed.test", 80)) for _ in range(2)]
+    await asyncio.sleep(0)
+    # The lookup is also that of the one who still waits.
+    first.cancel()
+    await asyncio.sleep(0)
+    names.may_respond.set()
+    assert await second == [(socket.AF_INET, ("8.8.8.8", 80))]
+    assert first.cancelled()
+    assert await guarded.of_proxies.addresses("mixed.test", 80) != await second
+    assert names.asked == 2
+    names.now = 29.0
+    await guarded.addresses("mixed.test", 80)
+    assert names.asked == 2
+    names.now = 30.0
+    await guarded.addresses("mixed.test", 80)
+    assert names.asked == 3
+    guarded.forget("mixed.test", 80)
+    await guarded.addresses("mixed.test", 80)
+    assert names.asked == 4
+    for number in range(5000):
+        await guarded.addresses(f"{number}.test", 80)
+    assert guarded.at_once("mixed.test", 80) is None
+    assert guarded.at_once("4999.test", 80) is not None
+    guarded.close()
+
+
+def test_a_redirect_to_the_inside_is_refused(make_caller: MakeCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first server counts as public, so that only the redirect decides."""
+    with RawServer(echo) as inside:
+
+        def serve(peer: Peer) -> None:
+            peer.head()
+            peer.answer(b"", "302 Found", f"Location: http://127.0.0.2:{inside.port}/metadata")
+
+        monkeypatch.setattr("oneloop.http.client.resolving._is_public", lambda text: text == "127.0.0.1")
+        with RawServer(serve) as server:
+            caller = make_caller(block_private=True, follow_redirects=True)
+            with pytest.raises(PrivateAddress):
+                caller.get(server.url)
+        assert inside.connections == 0
+
+
+def test_requests_keep_their_pace(make_caller: MakeCaller) -> None:
+    caller = make_caller(limits=Limits(max_requests_per_second=50))
+    with RawServer(echo) as server:
+        began = time.monotonic()
+        for _ in range(6):
+            caller.get(server.url)
+        # Five gaps of 20 ms since the first request; the clock of a busy machine only makes them longer.
+        assert time.monotonic() - began > 0.08
+        slow = make_caller(limits=Limits(max_requests_per_second=0.01), timeout=Timeout(60.0, total=0.5))
+        slow.get(server.url, timeout=60)
+        with pytest.raises(TotalTimeout):
+            slow.get(server.url)
+
+
+async def test_other_origins_have_their_own_pace() -> None:
+    with RawServer(echo) as one, RawServer(echo) as two:
+        async with AsyncClient(limits=Limits(max_requests_per_second=0.01)) as client:
+            async with asyncio.timeout(60):
+                await client.get(one.url)
+                await client.get(two.url)
+
+
+def test_a_pace_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="max_requests_per_second"):
+        Client(limits=Limits(max_requests_per_second=0))

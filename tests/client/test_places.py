@@ -1,0 +1,128 @@
+"""A place in the pool is given back, whatever ends the opening of its connection."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from oneloop.http import AsyncClient, Client, CloseError, Limits, PrivateAddress, Retry, Timeout
+from oneloop.http import client as package
+from tests.client.conftest import MakeCaller
+from tests.client.servers import Peer, RawServer, echo, full_listener
+
+SOURCES = [str(Path(package.__file__).parent / f"{name}.py") for name in ("pools", "openings", "resolving", "routes")]
+
+
+def test_a_refused_address_takes_no_place(make_caller: MakeCaller) -> None:
+    caller = make_caller(block_private=True, limits=Limits(max_connections=1), timeout=Timeout(5.0, pool=0.2))
+    for _ in range(3):
+        with pytest.raises(PrivateAddress):
+            caller.get("http://127.0.0.1:1/")
+    assert caller.statistics()["open"] == 0
+
+
+def test_an_opener_that_fails_takes_no_place(make_caller: MakeCaller) -> None:
+    with RawServer(echo) as server:
+        caller = make_caller(limits=Limits(max_connections=1), timeout=Timeout(5.0, pool=0.2))
+        for _ in range(2):
+            with pytest.raises(TypeError):
+                caller.get(server.url, timeout=Timeout(5.0, connect="soon"))
+        assert caller.get(f"{server.url}/next").content == b"/next"
+
+
+class Interruption:
+    """Raises KeyboardInterrupt at a line of what opens connections, counted from the first one that runs."""
+
+    def __init__(self, line: int) -> None:
+        self._left = line
+        self.place = ""
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
+        if frame.f_code.co_filename not in SOURCES:
+            return None
+        if event == "call" and frame.f_back is not None and frame.f_back.f_code.co_name == "_run_loop":
+            # A callback that has not begun: it is lost, as on asyncio, and the timeout ends the opening.
+            return self._begun
+        if event == "line":
+            self._left -= 1
+            if self._left == 0:
+                self.place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self
+
+    def _begun(self, *_: Any) -> Callable[..., Any]:
+        return self
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("path", ["/plain", "/a b"])
+def test_interrupted_at_each_line(path: str, request: pytest.FixtureRequest) -> None:
+    """Plain code that a signal handler interrupts can go on with the same client."""
+
+    def serve(peer: Peer) -> None:
+        while head := peer.head():
+            peer.answer(head.split(b" ")[1])
+            if b"/first" in head:
+                return
+
+    line = 0
+    # What the tests before have left need not be looked through each time.
+    gc.collect()
+    gc.freeze()
+    request.addfinalizer(gc.unfreeze)
+    with RawServer(serve) as server:
+        while True:
+            line += 1
+            interruption = Interruption(line)
+            with Client(
+                limits=Limits(max_connections=1, max_keepalive_connections=1), timeout=Timeout(60.0, pool=20.0)
+            ) as client:
+                # Its loop is there afterwards, its connection is not.
+                client.get(f"{server.url}/first")
+                before = sys.gettrace()
+                sys.settrace(interruption)
+                try:
+                    client.get(server.url + path)
+                except KeyboardInterrupt:
+                    pass
+                finally:
+                    sys.settrace(before)
+                if not interruption.place:
+                    break
+                gc.collect()
+                assert client.get(f"{server.url}/next").content == b"/next", interruption.place
+                counts = client.statistics()
+                assert (counts["open"], counts["idle"], counts["waiting"]) == (1, 1, 0), interruption.place
+    assert line > 30
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+async def test_closed_while_connecting(retries: int) -> None:
+    listener, waiting = full_listener()
+    try:
+        client = AsyncClient(retries=Retry(retries, backoff_s=0.01))
+        request = asyncio.ensure_future(client.get(f"http://127.0.0.1:{listener.getsockname()[1]}/"))
+        await asyncio.sleep(0.02)
+        await client.aclose()
+        with pytest.raises(CloseError):
+            await request
+    finally:
+        for sock in [listener, *waiting]:
+            sock.close()
+
+
+async def test_a_burst_above_the_limit_leaves_its_connections() -> None:
+    with RawServer(echo) as server:
+        async with AsyncClient(limits=Limits(max_connections=2)) as client:
+            for _ in range(5):
+                await asyncio.gather(*[client.get(f"{server.url}/{number}") for number in range(6)])
+            assert client.statistics()["opened"] == 2

@@ -1,0 +1,121 @@
+"""Plain code whose waits end with the exception of a signal handler, wherever the handler runs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oneloop.http import Client
+from oneloop.http.client.openings import Opening
+from tests.client.servers import Peer, RawServer, echo
+
+
+class Alarm(BaseException):
+    """What the handler raises."""
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Iterator[None]:
+    def raise_alarm(*_: object) -> None:
+        raise Alarm
+
+    before = signal.signal(signal.SIGUSR1, raise_alarm)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_an_exception_in_a_callback_reaches_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    connected = Opening._connected
+    left = [1]
+
+    def interrupted(self: Any) -> None:
+        if left:
+            left.pop()
+            os.kill(os.getpid(), signal.SIGUSR1)
+        connected(self)
+
+    monkeypatch.setattr(Opening, "_connected", interrupted)
+    with RawServer(echo) as server, Client(timeout=None) as client:
+        with pytest.raises(Alarm):
+            client.get(server.url + "/first")
+        assert client.get(server.url + "/second").text == "/second"
+
+
+def test_an_exception_while_a_transport_ends_reaches_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The socket is closed by Python code, in which a handler may run."""
+    close = socket.socket.close
+    left = [1]
+
+    def interrupted(self: Any) -> None:
+        close(self)
+        if left and threading.current_thread() is threading.main_thread():
+            left.pop()
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    def serve(peer: Peer) -> None:
+        peer.head()
+        if not peer.number:
+            # The loop ends this connection while it waits for the second response.
+            peer.answer(b"first", "200 OK", "Connection: close")
+            return
+        peer.answer(b"second")
+        peer.wait_for_end()
+
+    with RawServer(serve) as server, Client(timeout=60) as client:
+        assert client.get(server.url).text == "first"
+        monkeypatch.setattr(socket.socket, "close", interrupted)
+        with pytest.raises(Alarm):
+            client.get(server.url)
+        assert not left
+        assert client.get(server.url).text == "second"
+
+
+def test_an_interrupted_download_does_not_go_on(tmp_path: Path) -> None:
+    reached = threading.Event()
+
+    def serve(peer: Peer) -> None:
+        while head := peer.head():
+            if b"/file" not in head:
+                peer.answer(b"other")
+                continue
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nbegin")
+            reached.set()
+            peer.wait_for_end()
+            return
+
+    def interrupt() -> None:
+        reached.wait(20)
+        threading.Event().wait(0.05)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    with RawServer(serve) as server, Client() as client:
+        client.get(server.url)
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(Alarm):
+            client.download(server.url + "/file", tmp_path / "file")
+        thread.join()
+        assert list(tmp_path.iterdir()) == []
+        assert client.get(server.url).text == "other"
+        assert client.statistics()["open"] == 1
+
+
+def test_a_closed_client_makes_no_loops() -> None:
+    with RawServer(echo) as server:
+        client = Client()
+        client.get(server.url)
+        client.close()
+        gc.collect()
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="closed"):
+                client.get(server.url)
+        assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,98 @@
+"""Retries, redirects, and what a client remembers of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from oneloop.http import (
+    AsyncClient,
+    CloseError,
+    ConnectError,
+    Retry,
+)
+from tests.client.conftest import MakeCaller
+from tests.client.servers import Peer, RawServer, hold, noting
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+async def test_a_hooks_fields_are_not_remembered() -> None:
+    heads: list[bytes] = []
+
+    async def hook(request: Any) -> None:
+        request.headers["X-Token"] = "secret"
+
+    with RawServer(noting(heads)) as server:
+        async with AsyncClient(event_hooks={"request": [hook]}) as client:
+            await client.get(server.url)
+            client.event_hooks = {}
+            await client.get(server.url)
+            await client.get(server.url)
+    assert b"X-Token" in heads[0]
+    assert b"X-Token" not in heads[1] + heads[2]
+
+
+@pytest.mark.parametrize("value", ["²", "-1", "1e9", "99999999999999999999999", "Mon, 99 Foo 99999 99:99:99 GMT", ""])
+def test_strange_words_of_when_to_come_back(make_caller: MakeCaller, value: str) -> None:
+    def serve(peer: Peer) -> None:
+        while peer.head():
+            peer.send(f"HTTP/1.1 503 Busy\r\nRetry-After: {value}\r\nContent-Length: 0\r\n\r\n".encode())
+
+    caller = make_caller(retries=Retry(1, backoff_s=0.01))
+    with RawServer(serve) as server:
+        assert caller.get(server.url).status_code == 503
+
+
+def test_errors_behind_a_redirect_have_their_request(make_caller: MakeCaller) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+
+    def serve(peer: Peer) -> None:
+        first = True
+        while peer.head():
+            if first:
+                peer.answer(b"ok")
+            else:
+                peer.answer(b"", "302 Found", f"Location: http://127.0.0.1:{port}/there")
+            first = False
+
+    caller = make_caller(follow_redirects=True)
+    with RawServer(serve) as server:
+        caller.get(f"{server.url}/a")
+        with pytest.raises(ConnectError) as caught:
+            caller.get(f"{server.url}/b")
+        assert caught.value.request.url.path == "/there"
+
+
+def test_the_body_counts_for_retries(make_caller: MakeCaller) -> None:
+    def serve(peer: Peer) -> None:
+        peer.head()
+        if peer.number == 0:
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+            return
+        peer.answer(b"whole")
+
+    caller = make_caller(retries=Retry(1, backoff_s=0.01))
+    with RawServer(serve) as server:
+        assert caller.get(server.url).text == "whole"
+
+
+async def test_a_closed_client_is_not_tried_again() -> None:
+    with RawServer(hold) as server:
+        client = AsyncClient(retries=Retry(3, backoff_s=1000), timeout=None)
+        task = asyncio.ensure_future(client.get(server.url))
+        await asyncio.sleep(0.1)
+        await client.aclose()
+        with pytest.raises(CloseError):
+            async with asyncio.timeout(60):
+                await task
+
+
+def test_delays_of_many_repetitions() -> None:
+    delay_s = Retry(5000, backoff_s=0.5, max_delay_s=2.0).delay_s(4000, None)
+    assert delay_s is not None
+    assert 1.0 <= delay_s <= 2.0

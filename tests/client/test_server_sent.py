@@ -1,0 +1,72 @@
+"""Server-Sent Events, whole and cut at every character."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import oneloop.http
+from oneloop.http import EventSource, Response, ServerSentEvent, SSEError
+from tests.client.callers import Caller
+from tests.client.servers import Peer, RawServer
+
+STREAM = (
+    b"\xef\xbb\xbf: a comment\n\n"
+    b"data: one\n\n"
+    b"event: named\rdata:two\rdata: lines\r\r"
+    b"id: 7\r\nretry: 3000\r\ndata: three\r\n\r\n"
+    b"unknown: field\n\ndata\n\n"
+    b'data: {"a": 1}\nretry: x\nid: a\0b\n\n'
+    b"data: cut off by the end\n"
+)
+EVENTS = [
+    ServerSentEvent(data="one"),
+    ServerSentEvent("named", "two\nlines"),
+    ServerSentEvent(data="three", id="7", retry=3000),
+    ServerSentEvent(data="", id="7"),
+    ServerSentEvent(data='{"a": 1}', id="7"),
+]
+
+
+def test_events(caller: Caller) -> None:
+    def serve(peer: Peer) -> None:
+        while head := peer.head():
+            assert b"accept: text/event-stream" in head.lower()
+            peer.answer(STREAM, "200 OK", "Content-Type: text/event-stream; charset=utf-8")
+
+    with RawServer(serve) as server:
+        assert caller.events(server.url) == EVENTS
+    assert EVENTS[-1].json() == {"a": 1}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_cut_anywhere(seed: int) -> None:
+    chance = random.Random(seed)
+    response = Response(200, headers={"content-type": "text/event-stream"}, content=STREAM)
+    parser = EventSource(response)._parser()
+    found: list[ServerSentEvent] = []
+    rest = STREAM.decode()
+    while rest:
+        size = chance.choice([1, 2, 3, 7, 30])
+        found += parser.add(rest[:size])
+        rest = rest[size:]
+    assert found == EVENTS
+    assert list(EventSource(response)) == EVENTS
+
+
+def test_what_is_no_stream_of_events(caller: Caller) -> None:
+    def serve(peer: Peer) -> None:
+        while peer.head():
+            peer.answer(b"data: x\n\n", "200 OK", "Content-Type: text/plain")
+
+    with RawServer(serve) as server, pytest.raises(SSEError, match="text/plain"):
+        caller.events(server.url)
+
+
+@pytest.mark.parametrize("content", [b"data: " + b"x" * 100, b"data: x\n" * 20])
+def test_an_event_that_is_too_long(content: bytes) -> None:
+    request = oneloop.http.Request("GET", "http://host/")
+    response = Response(200, headers={"content-type": "text/event-stream"}, content=content, request=request)
+    with pytest.raises(SSEError, match="50 byte"):
+        list(EventSource(response, max_event_size=50))

@@ -1,0 +1,150 @@
+"""WebSockets that one closes while another waits for messages, and servers that do not read."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import oneloop
+from oneloop.http import AsyncClient, Client, WebSocketDisconnect
+from tests.client.servers import Peer, RawServer
+from tests.client.test_websockets import client_frame, upgrade
+
+
+def echo_close(peer: Peer) -> None:
+    """Sends back what comes, the close frame included."""
+    upgrade(peer)
+    while True:
+        opcode, payload = client_frame(peer)
+        peer.send(bytes([0x80 | opcode, len(payload)]) + payload)
+        if opcode == 8:
+            return
+
+
+def silent(peer: Peer) -> None:
+    """Responses nothing but the handshake."""
+    upgrade(peer)
+    peer.wait_for_end()
+
+
+async def messages(socket: Any) -> list[Any]:
+    return [message async for message in socket]
+
+
+async def test_one_closes_while_another_waits() -> None:
+    with RawServer(echo_close) as server:
+        async with AsyncClient() as client, client.websocket(server.url) as socket:
+            reader = asyncio.ensure_future(messages(socket))
+            await socket.send("text")
+            await asyncio.sleep(0.02)
+            await asyncio.wait_for(socket.close(), 60)
+            assert await asyncio.wait_for(reader, 60) == ["text"]
+            assert socket.close_code == 1000
+
+
+async def test_the_end_of_the_block_while_a_task_waits() -> None:
+    with RawServer(echo_close) as server:
+        async with AsyncClient() as client:
+            async with client.websocket(server.url) as socket:
+                reader = asyncio.ensure_future(messages(socket))
+                await asyncio.sleep(0.02)
+            assert await asyncio.wait_for(reader, 60) == []
+            assert client.statistics()["open"] == 0
+
+
+async def test_who_waits_is_cancelled_while_another_closes() -> None:
+    with RawServer(silent) as server:
+        async with AsyncClient() as client, client.websocket(server.url) as socket:
+            reader = asyncio.ensure_future(socket.receive())
+            await asyncio.sleep(0.02)
+            closing = asyncio.ensure_future(socket.close())
+            await asyncio.sleep(0.02)
+            reader.cancel()
+            # Not the ten seconds that a silent server is waited for.
+            await asyncio.wait_for(closing, 9)
+
+
+async def test_a_given_up_block_wakes_who_waits() -> None:
+    with RawServer(silent) as server:
+        async with AsyncClient() as client:
+            reader: Any = None
+            with pytest.raises(asyncio.CancelledError):
+                async with client.websocket(server.url) as socket:
+                    reader = asyncio.ensure_future(socket.receive())
+                    await asyncio.sleep(0.02)
+                    raise asyncio.CancelledError
+            with pytest.raises(WebSocketDisconnect) as end:
+                await asyncio.wait_for(reader, 60)
+            assert end.value.code == 1006
+
+
+async def test_who_asks_while_another_closes_is_told() -> None:
+    response = threading.Event()
+
+    def serve(peer: Peer) -> None:
+        upgrade(peer)
+        client_frame(peer)
+        response.wait(60)
+        peer.send(b"\x88\x02\x03\xe8")
+
+    with RawServer(serve) as server:
+        async with AsyncClient() as client, client.websocket(server.url) as socket:
+            closing = asyncio.ensure_future(socket.close())
+            await asyncio.sleep(0.02)
+            reader = asyncio.ensure_future(socket.receive())
+            await asyncio.sleep(0.02)
+            response.set()
+            with pytest.raises(WebSocketDisconnect) as end:
+                await asyncio.wait_for(reader, 60)
+            await asyncio.wait_for(closing, 60)
+            assert end.value.code == 1000
+
+
+def test_green_threads_close_while_another_waits() -> None:
+    from oneloop.green import sleep, spawn
+
+    def talk(url: str) -> Any:
+        with Client() as client, client.websocket(url) as socket:
+            reader = spawn(list, socket)
+            socket.send("text")
+            sleep(0.02)
+            socket.close()
+            return reader.get(timeout=60)
+
+    async def main(url: str) -> Any:
+        return await asyncio.get_running_loop().run_green(talk, url)  # type: ignore[attr-defined]
+
+    with RawServer(echo_close) as server:
+        assert oneloop.run(main(server.url)) == ["text"]
+
+
+async def test_pongs_to_a_server_that_does_not_read_are_bounded() -> None:
+    """And it gets the last one when it reads again."""
+    count, payload = 60_000, 125
+    may_read = threading.Event()
+    pongs: list[bytes] = []
+
+    def serve(peer: Peer) -> None:
+        upgrade(peer)
+        ping = b"\x89" + bytes([payload]) + bytes(payload - 6)
+        for block in range(0, count, 100):
+            peer.send(b"".join(ping + b"%06d" % number for number in range(block, block + 100)))
+        peer.send(b"\x81\x03end")
+        may_read.wait(60)
+        while not pongs or pongs[-1][-6:] != b"%06d" % (count - 1):
+            pongs.append(client_frame(peer)[1])
+
+    with RawServer(serve) as server:
+        async with AsyncClient() as client, client.websocket(server.url) as socket:
+            assert await socket.receive() == "end"
+            held = socket._exchange.transport.get_write_buffer_size()
+            assert held < 200_000
+            waiting = asyncio.ensure_future(socket.receive())
+            may_read.set()
+            with pytest.raises(WebSocketDisconnect):
+                await asyncio.wait_for(waiting, 60)
+    assert pongs[-1][-6:] == b"%06d" % (count - 1)
+    assert len(pongs) < count

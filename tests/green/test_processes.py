@@ -1,0 +1,255 @@
+"""multiprocessing and `os.read` in green threads of a patched program: others run while one waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.green.patched import patched
+
+COUNTING = """
+import multiprocessing, os, threading, time
+from oneloop import green
+
+def counting(call, then=None):
+    # Whether another green thread ran meanwhile; the first time it does what the call waits for.
+    ran = []
+    def tick():
+        while True:
+            time.sleep(0.001)
+            ran.append(1)
+            if len(ran) == 1 and then: then()
+    ticking = green.spawn(tick)
+    green.sleep(0)
+    found = call()
+    ticking.kill()
+    return found, bool(ran)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_process_and_its_queue(method: str) -> None:
+    out = patched(
+        COUNTING
+        + f"""
+if __name__ == "__main__":
+    context = multiprocessing.get_context({method!r})
+    queue = context.Queue()
+    process = context.Process(target=os.execlp, args=("sleep", "sleep", "1000"))
+    process.start()
+    print(counting(process.join, process.kill), process.exitcode)
+    late = context.Process(target=time.sleep, args=(1000,)); late.start()
+    print(counting(lambda: late.join(0.005)), late.exitcode)
+    print(counting(lambda: late.join(60), late.kill), late.exitcode)
+    print(counting(queue.get, lambda: queue.put(5)))
+    print(counting(lambda: queue.empty() and not queue._poll(0.02)))
+    queue.close()
+"""
+    )
+    lines = out.splitlines()
+    assert lines[0] == "(None, True) -9"
+    assert lines[1].endswith(" None")
+    assert lines[2:] == ["(None, True) -9", "(5, True)", "(True, True)"]
+
+
+def test_locks() -> None:
+    out = patched(
+        COUNTING
+        + """
+lock, limit = multiprocessing.Lock(), multiprocessing.BoundedSemaphore(1)
+for one in (lock, limit):
+    one.acquire()
+    late = counting(lambda: one.acquire(timeout=0.02))
+    print(one.acquire(False), late, one.acquire(timeout=0), one.acquire(True, -1))
+    print(counting(one.acquire, one.release))
+    print(counting(one.__enter__, one.release)); one.__exit__(None, None, None)
+changed = multiprocessing.Condition()
+with changed:
+    print(counting(lambda: changed.wait(0.02)))
+"""
+    )
+    assert out.splitlines() == ["False (False, True) False False", "(True, True)", "(True, True)"] * 2 + [
+        "(False, True)"
+    ]
+
+
+def test_descriptors() -> None:
+    out = patched(
+        COUNTING
+        + """
+import socket
+reader, writer = os.pipe()
+print(counting(lambda: os.read(reader, 100), lambda: os.write(writer, b"one")))
+print(counting(lambda: os.readv(reader, [bytearray(2), bytearray(2)]), lambda: os.write(writer, b"two")))
+data = os.urandom(300_000)
+def drain():
+    time.sleep(0.02)
+    taken = b""
+    while len(taken) < len(data): taken += os.read(reader, 50_000)
+    return taken == data
+draining = green.spawn(drain)
+print(counting(lambda: os.write(writer, data)), draining.get())
+ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+os.set_blocking(ours.fileno(), True)
+print(os.write(ours.fileno(), b"x" * 10_000), len(theirs.recv(20_000)))
+# What is wrong is said by the call itself.
+os.set_blocking(reader, False)
+for call in (lambda: os.read(reader, 1), lambda: os.read(-1, 1), lambda: os.read(1 << 40, 1), lambda: os.read("x", 1),
+             lambda: os.write(writer, "text"), lambda: os.write(10_000, b"x" * 9000)):
+    try: print(call())
+    except Exception as error: print(type(error).__name__)
+os.set_blocking(reader, True)
+# A reader that goes away while a part was written.
+written, _ = counting(lambda: os.write(writer, data), lambda: os.close(reader))
+print(0 < written < len(data))
+try: os.write(writer, data)
+except BrokenPipeError: print("broken")
+with open("/proc/self/stat", "rb") as file: print(os.read(file.fileno(), 4) != b"")
+"""
+    )
+    assert out.splitlines() == [
+        "(b'one', True)",
+        "(3, True)",
+        "(300000, True) True",
+        "10000 10000",
+        "BlockingIOError",
+        "OSError",
+        "OverflowError",
+        "TypeError",
+        "TypeError",
+        "OSError",
+        "True",
+        "broken",
+        "True",
+    ]
+
+
+def test_a_listener() -> None:
+    out = patched(
+        COUNTING
+        + """
+from multiprocessing.connection import Client, Listener
+with Listener() as listener:
+    def connect(): Client(listener.address).send([1])
+    accepted, others_ran = counting(listener.accept, threading.Thread(target=connect).start)
+    print(accepted.recv(), others_ran)
+try: listener.accept()
+except OSError as error: print(error)
+"""
+    )
+    assert out.splitlines() == ["[1] True", "listener is closed"]
+
+
+def test_a_coroutine_and_a_real_thread_block_as_before() -> None:
+    out = patched(
+        COUNTING
+        + """
+import asyncio
+reader, writer = os.pipe()
+lock = multiprocessing.Lock()
+real = green.get_hub().threadpool
+async def main():
+    pending = asyncio.to_thread(lambda: (real_sleep(0.02), os.write(writer, b"x"), lock.release()))
+    lock.acquire()
+    waiting = asyncio.ensure_future(pending)
+    await asyncio.sleep(0)
+    return os.read(reader, 1), lock.acquire()
+real_sleep = time.sleep
+print(asyncio.run(main()))
+threading.Timer(0.02, os.write, [writer, b"y"]).start()
+print(real.apply(os.read, (reader, 1)))
+"""
+    )
+    assert out.splitlines() == ["(b'x', True)", "b'y'"]
+
+
+@pytest.mark.parametrize("make", ["multiprocessing.get_context('fork').Pool(1)", "multiprocessing.pool.ThreadPool(1)"])
+def test_results_of_a_pool(make: str) -> None:
+    out = patched(
+        COUNTING
+        + f"""
+import multiprocessing.pool
+pool = {make}
+print(counting(lambda: pool.apply(time.sleep, (0.1,))))
+print(counting(lambda: pool.map(time.sleep, [0.1])))
+print(counting(lambda: list(pool.imap_unordered(time.sleep, [0.1]))))
+late = pool.apply_async(time.sleep, (1,))
+try: late.get(0.02)
+except multiprocessing.TimeoutError: print("late")
+items = pool.imap(abs, [1])
+try: items.next(0.01)
+except multiprocessing.TimeoutError: print("late")
+print(items.next())
+pool.apply_async(time.sleep, (0.1,))
+pool.close()
+print(counting(pool.join))
+"""
+    )
+    ends = ["(None, True)", "([None], True)", "([None], True)", "late", "late", "1", "(None, True)"]
+    assert out.splitlines() == ends
+
+
+def test_a_recursive_lock_is_held_by_one_green_thread() -> None:
+    out = patched("""
+        import multiprocessing, threading, time
+        lock, inside, most = multiprocessing.RLock(), [], []
+        def work():
+            with lock, lock:
+                inside.append(1)
+                time.sleep(0.001)
+                most.append(len(inside))
+                inside.pop()
+        threads = [threading.Thread(target=work) for _ in range(10)]
+        for thread in threads: thread.start()
+        print(lock.acquire(False), lock.acquire(timeout=0.0001))
+        try: lock.release()
+        except AssertionError: print("not held")
+        for thread in threads: thread.join()
+        print(max(most), lock.acquire(False), lock.acquire(False))
+        lock.release(); lock.release()
+        value = multiprocessing.Value("i")
+        def add():
+            with value.get_lock():
+                seen = value.value
+                time.sleep(0)
+                value.value = seen + 1
+        threads = [threading.Thread(target=add) for _ in range(20)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        changed = multiprocessing.Condition()
+        def tell():
+            with changed: changed.notify_all()
+        with changed, changed:
+            threading.Timer(0.001, tell).start()
+            print(value.value, changed.wait(10))
+    """)
+    assert out == "False False\nnot held\n1 True True\n20 True\n"
+
+
+def test_descriptors_of_sockets_block_as_the_sockets() -> None:
+    """A green socket's descriptor is in non-blocking mode, which its program has not asked for."""
+    out = patched("""
+        import os, socket, tempfile, threading
+        from oneloop import green
+        ours, theirs = socket.socketpair()
+        readers = [green.spawn(os.read, ours.fileno(), 1) for _ in range(3)]
+        green.sleep(0)
+        theirs.send(b"abc")
+        print(sorted(reader.get() for reader in readers))
+        def write(size):
+            left = memoryview(bytes(size))
+            while left: left = left[os.write(ours.fileno(), left):]
+            while size: size -= os.writev(ours.fileno(), [bytes(min(size, 100_000))])
+            with tempfile.TemporaryFile() as file:
+                file.write(bytes(1_000_000))
+                file.flush()
+                while size < 1_000_000: size += os.sendfile(ours.fileno(), file.fileno(), size, 1_000_000 - size)
+            ours.close()
+        threading.Thread(target=write, args=(1_000_000,)).start()
+        print(sum(map(len, iter(lambda: theirs.recv(65_536), b""))))
+        for timeout in (0, 1):
+            ours, theirs = socket.socketpair()
+            ours.settimeout(timeout)
+            try: os.read(ours.fileno(), 1)
+            except BlockingIOError: print("not", timeout)
+    """)
+    assert out == "[b'a', b'b', b'c']\n3000000\nnot 0\nnot 1\n"

@@ -1,0 +1,201 @@
+"""`LineWriter`: what each kind of descriptor takes, what is kept, what is dropped; the loop is never blocked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oneloop.http.line_writer import KEPT_BYTES, LineWriter
+from oneloop.loop import Loop
+from tests.http.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.time_limit(180)
+
+BATCH = b"".join(b"%04d\n" % number for number in range(1000))
+LOOPS = [asyncio.new_event_loop, Loop]
+
+
+@pytest.fixture(params=LOOPS, ids=["asyncio", "oneloop"])
+def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
+    made: asyncio.AbstractEventLoop = request.param()
+    yield made
+    made.close()
+
+
+def pipe_ends(kind: str) -> tuple[int, int]:
+    if kind == "pipe":
+        return os.pipe()
+    if kind == "terminal":
+        ours, theirs = os.openpty()
+        # A terminal would make two bytes of a line's end.
+        import termios
+
+        attributes = termios.tcgetattr(theirs)
+        attributes[1] &= ~termios.OPOST
+        termios.tcsetattr(theirs, termios.TCSANOW, attributes)
+        return ours, theirs
+    first, second = socket.socketpair()
+    return first.detach(), second.detach()
+
+
+def forbid_reopening(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a change of the user."""
+
+    def refuse(path: str, flags: int) -> int:
+        raise PermissionError(errno.EACCES, "of the test", path)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "terminal", "socket", "thread"])
+def test_a_full_descriptor_blocks_nothing(
+    kind: str, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All lines come, in their order, when the reader comes; its description does not become non-blocking."""
+    ours, theirs = pipe_ends("pipe" if kind == "thread" else kind)
+    with monkeypatch.context() as patch:
+        if kind == "thread":
+            forbid_reopening(patch)
+        writer = LineWriter(loop, theirs)
+    count = 100
+    for _ in range(count):
+        writer.write(BATCH)
+    assert not fcntl.fcntl(theirs, fcntl.F_GETFL) & os.O_NONBLOCK
+
+    async def read() -> bytes:
+        got = b""
+        while len(got) < count * len(BATCH):
+            got += await asyncio.to_thread(os.read, ours, 1 << 20)
+        return got
+
+    assert loop.run_until_complete(asyncio.wait_for(read(), 60)) == BATCH * count
+    loop.run_until_complete(loop.shutdown_default_executor())
+    assert writer.dropped_lines == 0
+    writer.close()
+    os.close(theirs)
+    with contextlib.suppress(OSError):
+        # A terminal says its end by EIO.
+        assert os.read(ours, 10) == b""
+    os.close(ours)
+
+
+@pytest.mark.parametrize("is_thread", [False, True])
+def test_what_is_too_much_is_dropped_and_told_once(
+    is_thread: bool,
+    loop: asyncio.AbstractEventLoop,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ours, theirs = os.pipe()
+    with monkeypatch.context() as patch:
+        if is_thread:
+            forbid_reopening(patch)
+        writer = LineWriter(loop, theirs)
+    count = 3 * KEPT_BYTES // len(BATCH)
+    for _ in range(count):
+        writer.write(BATCH)
+    assert writer.dropped_lines >= 1000
+    assert "dropped" not in caplog.text
+    dropped = writer.dropped_lines
+    wanted = count * len(BATCH) - dropped * 5
+
+    async def read() -> bytes:
+        got = b""
+        while len(got) < wanted:
+            got += await asyncio.to_thread(os.read, ours, 1 << 20)
+        return got
+
+    got = loop.run_until_complete(asyncio.wait_for(read(), 60))
+    loop.run_until_complete(loop.shutdown_default_executor())
+    assert got == BATCH * (wanted // len(BATCH))
+    writer.write(BATCH)
+    writer.close()
+    assert os.read(ours, 1 << 20) == BATCH
+    assert caplog.text.count(f"{dropped} lines of the access log were dropped") == 1
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_the_end_waits_for_a_short_time(loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture) -> None:
+    ours, theirs = os.pipe()
+    writer = LineWriter(loop, theirs)
+    for _ in range(40):
+        writer.write(BATCH)
+    writer.close()
+    writer.close()
+    assert writer.dropped_lines > 0
+    assert len(os.read(ours, 1 << 20)) == 40 * len(BATCH) - 5 * writer.dropped_lines
+    assert caplog.text.count("dropped") == 1
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_lines_stay_whole_among_others(loop: asyncio.AbstractEventLoop) -> None:
+    """Two processes write into one pipe, which is nearly full all the time."""
+    ours, theirs = os.pipe()
+    writers = [LineWriter(loop, theirs) for _ in range(2)]
+    lines = [name * 70 + b"\n" for name in (b"a", b"b")]
+
+    async def read() -> bytes:
+        got = b""
+        while len(got) < 2 * 100 * 500 * 71:
+            got += await asyncio.to_thread(os.read, ours, 5000)
+        return got
+
+    async def run() -> bytes:
+        reading = asyncio.ensure_future(read())
+        for _ in range(100):
+            for writer, line in zip(writers, lines, strict=True):
+                writer.write(line * 500)
+            while any(writer._kept_bytes > KEPT_BYTES // 2 for writer in writers):
+                await asyncio.sleep(0.001)
+        return await reading
+
+    got = loop.run_until_complete(asyncio.wait_for(run(), 50))
+    loop.run_until_complete(loop.shutdown_default_executor())
+    assert {*got.splitlines(keepends=True)} == {*lines}
+    for writer in writers:
+        writer.close()
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_files_are_written_at_once(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as file:
+        writer = LineWriter(loop, file.fileno())
+        for _ in range(1000):
+            writer.write(BATCH)
+        writer.close()
+    assert (tmp_path / "log").read_bytes() == BATCH * 1000
+
+
+@pytest.mark.parametrize(
+    ("app", "options"), [("app", ()), ("app", ("--access-log-format", "json")), ("wsgi", ()), ("wsgi", ("--green",))]
+)
+def test_a_server_whose_log_nobody_reads(tmp_path: Path, app: str, options: tuple[str, ...]) -> None:
+    """It went on only when its pipe was read: after some hundred requests it answered none."""
+    with Service(tmp_path, *options, app=f"apps:{app}") as service:
+        # Only the errors are read meanwhile.
+        service.log.others = []
+        connection: Any = service.connect()
+        for _ in range(1500):
+            connection.request("GET", "/" + "a" * 200)
+            assert connection.getresponse().read()
+        connection.close()
+        assert service.out.text.count("\n") < 1500
+        service.send(signal.SIGTERM)
+        service.log.others = [service.out]
+        assert service.wait() == 0
+        assert sum("a" * 200 in line for line in service.out.text.splitlines()) == 1500

@@ -1,0 +1,19 @@
+"""`NEEDS_IPV6`: for tests that use the address ::1, which some machines and containers do not have."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+NEEDS_IPV6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no address ::1")
