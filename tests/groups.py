@@ -79,7 +79,7 @@ def groups(tier: str) -> list[Group]:
     `landing` is everything, `core` is without Rust, ecosystem, bench and stubs, `smoke` is conformance and a file of
     each room.
     """
-    conformance = Group("conformance", [sys.executable, "-m", "tests.conformance", "--jobs", "1"])
+    conformance = Group("conformance", [sys.executable, "-m", "tests.conformance", "--jobs", "1"], "suite")
     if tier == "smoke":
         smoke = _pytest(*SMOKE)
         return [conformance, Group("smoke", smoke.command, smoke.kind, smoke.environment)]

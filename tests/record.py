@@ -20,7 +20,8 @@ from release.build import VERSIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "tests/record.json"
-ENGINES = {"ONELOOP_TEST_ENGINES": "ring,aio,threads"}
+ENVIRONMENT = {"ONELOOP_TEST_ENGINES": "ring,aio,threads", "ONELOOP_STRICT": "1"}
+"""All file engines; an entry of exceptions.toml that holds no more is an error."""
 
 Step = tuple[str, list[str]]
 
@@ -48,7 +49,12 @@ def run(step: Step) -> dict[str, object]:
     began_s = time.monotonic()
     said = ""
     with subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, **ENGINES}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        cwd=ROOT,
+        env={**os.environ, **ENVIRONMENT},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

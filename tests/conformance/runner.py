@@ -2,7 +2,8 @@
 
 A child that hangs or dies costs one test: that test is a failure that carries the stacks or the signal, and a new
 child goes on with the rest. A test that fails is run once more alone, so that a loaded machine does not decide;
-what passes only then is reported as such. Of excuses it knows only which failures need no second run.
+what passes only then is reported as such. Deaths by a signal are not run again. Of excuses it knows only which
+failures need no second run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 from tests.suites.outcomes import Attempt, Outcome, read_attempt
 
 ROOT = Path(__file__).resolve().parents[2]
+TOO_LONG = 124
+"""The exit status of a child that was ended because it took too long: timeout(1)'s."""
 
 
 @dataclass
@@ -65,7 +68,7 @@ def run_child(loop: str, module: str, limit_s: float, *, only: set[str] | None, 
                     check=False,
                 ).returncode
             except subprocess.TimeoutExpired:
-                code = -9
+                code = TOO_LONG
         text = output.read_bytes().decode(errors="replace")[-6000:]
         return read_attempt(results, code, f"exit status {code}\n{text}" if code else text)
 
@@ -80,7 +83,7 @@ def run_module(
         results.known |= attempt.known
         results.outcomes.update((ended.name, ended) for ended in attempt.ended)
         if attempt.hanging is not None:
-            lost = Outcome(attempt.hanging, "failed", "did not end:\n" + attempt.said)
+            lost = Outcome(attempt.hanging, "failed", "did not end:\n" + attempt.said, is_final=attempt.status < 0)
             results.outcomes[lost.name] = lost
             continue
         if attempt.status:
@@ -88,7 +91,7 @@ def run_module(
             results.outcomes[name] = Outcome(name, "failed", attempt.said)
         break
     for failed in [result for result in results.outcomes.values() if result.outcome == "failed"]:
-        if is_expected(failed.name):
+        if failed.is_final or is_expected(failed.name):
             continue
         again = run_child(loop, module, limit_s, only={failed.name}, skip=set())
         if again.ended and again.hanging is None and all(ended.outcome == "passed" for ended in again.ended):
@@ -97,12 +100,18 @@ def run_module(
 
 
 def run_loop(
-    loop: str, modules: tuple[str, ...], *, jobs: int, limit_s: float, is_expected: Callable[[str], bool]
+    loop: str,
+    modules: tuple[str, ...],
+    *,
+    jobs: int,
+    limit_s: float,
+    is_expected: Callable[[str], bool],
+    only: set[str] | None = None,
 ) -> LoopResults:
     """Run modules on one loop, `jobs` at a time. What is expected to fail is not run again when it does."""
     total = LoopResults(loop)
     with ThreadPoolExecutor(jobs) as pool:
-        for part in pool.map(lambda module: run_module(loop, module, limit_s, is_expected=is_expected), modules):
+        for part in pool.map(lambda module: run_module(loop, module, limit_s, only, is_expected=is_expected), modules):
             total.outcomes.update(part.outcomes)
             total.known |= part.known
     return total

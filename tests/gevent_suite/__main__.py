@@ -6,6 +6,7 @@ Exit status 0 when every test passes, skips itself, is left out by name or is ex
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -24,6 +25,12 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that one test may take")
     parser.add_argument("--verbose", action="store_true", help="print why each test failed")
     parser.add_argument("--save", type=Path, help="write a line per test to this file")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        default="ONELOOP_STRICT" in os.environ,
+        help="entries of exceptions.toml that hold no more are errors",
+    )
     arguments = parser.parse_args()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -36,13 +43,18 @@ def main() -> int:
     results = suite.run_files(files, jobs=arguments.jobs)
     spent = f"{time.monotonic() - began_s:.0f} s, {sum(one.cpu_s for one in results):.0f} s of CPU"
     known = {f"{one.file}.{name}" for one in results for name in one.known}
-    problems = exceptions.names_nothing(known, files) if arguments.on == "oneloop" else []
-    problems += [problem for one in results for problem in judge(one, exceptions)]
+    problems = [problem for one in results for problem in failures(one, exceptions)]
+    stale = exceptions.names_nothing(known, files) + exceptions.leaves_out_nothing(catalogue.files_in(folder))
+    stale = stale if arguments.on == "oneloop" else []
+    stale += [line for one in results for line in needless(one, exceptions)]
     print_table(results)
     print_details(results, verbose=arguments.verbose)
     if arguments.save:
         lines = [f"{one.file}.{name} {end.outcome}\n" for one in results for name, end in sorted(one.outcomes.items())]
         arguments.save.write_text("".join(lines))
+    problems += stale if arguments.strict else []
+    for line in [] if arguments.strict else stale:
+        print(f"WARNING exceptions.toml: {line}")
     for problem in problems:
         print(f"FAIL {problem}")
     verdict = f"{'FAILED' if problems else 'passed'} in {spent}"
@@ -68,17 +80,19 @@ def full_name(name: str) -> str:
     return name if name.startswith("test_") else f"test__{name}"
 
 
-def judge(results: FileResults, exceptions: catalogue.Catalogue) -> list[str]:
+def failures(results: FileResults, exceptions: catalogue.Catalogue) -> list[str]:
     """What is wrong with the results of a file, as lines that name the test."""
-    problems = []
-    for name, result in sorted(results.outcomes.items()):
-        full = f"{results.file}.{name}"
-        excuse = exceptions.excuse(full)
-        if excuse is None and result.outcome == "failed":
-            problems.append(f"fails: {full}")
-        elif excuse is not None and result.outcome == "passed":
-            problems.append(f"excused, but passes: {full} ({excuse})")
-    return problems
+    names = [f"{results.file}.{name}" for name, end in sorted(results.outcomes.items()) if end.outcome == "failed"]
+    return [f"fails: {name}" for name in names if exceptions.excuse(name) is None]
+
+
+def needless(results: FileResults, exceptions: catalogue.Catalogue) -> list[str]:
+    """Excused tests that pass."""
+    return [
+        f"excused, but passes: {results.file}.{name} ({excuse})"
+        for name, end in sorted(results.outcomes.items())
+        if end.outcome == "passed" and (excuse := exceptions.excuse(f"{results.file}.{name}")) is not None
+    ]
 
 
 def print_table(results: list[FileResults]) -> None:

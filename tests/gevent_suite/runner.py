@@ -110,7 +110,8 @@ class Suite:
             found.outcomes.update((ended.name, ended) for ended in attempt.ended)
             if attempt.hanging is None:
                 break
-            found.outcomes[attempt.hanging] = Outcome(attempt.hanging, "failed", f"did not end:\n{attempt.said}")
+            said, is_final = f"did not end:\n{attempt.said}", attempt.status < 0
+            found.outcomes[attempt.hanging] = Outcome(attempt.hanging, "failed", said, is_final=is_final)
         if not found.known:
             self._judge_script(found, attempt)
         elif attempt.status and not found.count("failed") and (attempt.status != NONE_RAN or found.count("passed")):
@@ -127,7 +128,7 @@ class Suite:
     def _run_again(self, found: FileResults) -> None:
         for failed in [one for one in found.outcomes.values() if one.outcome == "failed"]:
             # What is expected to fail need not fail twice.
-            if self.exceptions.excuse(f"{found.file}.{failed.name}") is not None:
+            if failed.is_final or self.exceptions.excuse(f"{found.file}.{failed.name}") is not None:
                 continue
             is_one = not failed.name.startswith("<")
             again = self.run_child(found.file, only={failed.name} if is_one else None, skip=set())

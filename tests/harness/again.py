@@ -25,7 +25,9 @@ _CARGO_TARGET = re.compile(r"^error: test failed, to rerun pass `(.*)`", re.MULT
 _CARGO_FAILED = re.compile(r"^failures:\n((?:    .+\n)+)", re.MULTILINE)
 _CARGO_DIED = re.compile(r"\(signal: \d+.*\)")
 _CARGO_UNTOLD = re.compile(r"^error(\[|: (?!test failed|\d+ targets? failed))", re.MULTILINE)
-_CONFORMANCE_FLAKY = re.compile(r"^note: oneloop: (\S+) passed only when run again alone$", re.MULTILINE)
+_SUITE_FAILED = re.compile(r"^FAIL (.*)$", re.MULTILINE)
+_SUITE_AGAIN = re.compile(r"(?:fails on oneloop|passes on stock asyncio, \w+ on oneloop): (\S+)")
+_SUITE_FLAKY = re.compile(r"^note: oneloop: (\S+) passed only when run again alone$", re.MULTILINE)
 
 
 @dataclass
@@ -55,12 +57,13 @@ def judge(outcomes: list[Outcome]) -> Verdict:
     verdict = Verdict()
     candidates: list[_Failed] = []
     for outcome in outcomes:
-        for name in _CONFORMANCE_FLAKY.findall(outcome.output) if outcome.group.kind == "other" else ():
+        for name in _SUITE_FLAKY.findall(outcome.output) if outcome.group.kind == "suite" else ():
             verdict.flaky[name] = 0
         if outcome.status == 0:
             continue
         mine = _candidates(outcome, verdict)
-        if not mine and not verdict.failed.keys() & outcome.final.keys():
+        is_told = outcome.group.name in verdict.failed or verdict.failed.keys() & outcome.final.keys()
+        if not mine and not is_told:
             verdict.failed[outcome.group.name] = f"status {outcome.status}"
         candidates += mine
     if len(candidates) > MOST_AGAIN:
@@ -86,7 +89,21 @@ def _candidates(outcome: Outcome, verdict: Verdict) -> list[_Failed]:
         ]
     if outcome.group.kind == "cargo":
         return _cargo_candidates(outcome, verdict)
+    if outcome.group.kind == "suite":
+        return _suite_candidates(outcome, verdict)
     return []
+
+
+def _suite_candidates(outcome: Outcome, verdict: Verdict) -> list[_Failed]:
+    found: list[_Failed] = []
+    for line in _SUITE_FAILED.findall(outcome.output):
+        may_run = _SUITE_AGAIN.fullmatch(line)
+        if may_run is None:
+            verdict.failed[outcome.group.name] = line
+            continue
+        one = Group(may_run[1], [*outcome.group.command, "--only", may_run[1]], "suite")
+        found.append(_Failed(one.name, lambda one=one: run(one), lambda done: done.status == 0))
+    return found
 
 
 def _cargo_candidates(outcome: Outcome, verdict: Verdict) -> list[_Failed]:

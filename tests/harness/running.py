@@ -39,7 +39,8 @@ class Group:
 
     name: str
     command: list[str] = field(hash=False)
-    kind: Literal["pytest", "cargo", "other"] = "other"
+    kind: Literal["pytest", "cargo", "suite", "other"] = "other"
+    """A suite is tests/conformance: it prints `FAIL` and the name of a test, and has an option `--only`."""
     environment: dict[str, str] = field(default_factory=dict, hash=False)
 
 

@@ -212,6 +212,40 @@ def test_what_cannot_be_collected_is_a_failure(status: Status, tmp_path: Path) -
     assert status() == 1
 
 
+SUITE = """#!/bin/sh
+echo "$*" >>{at}
+[ "$*" = "" ] || exit {status}
+echo "note: oneloop: test_a.X.test_c passed only when run again alone"
+echo "FAIL {line}"
+exit 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "again_status", "expected", "attempts"),
+    [
+        ("fails on oneloop: test_a.X.test_b", 0, 0, 1),
+        ("passes on stock asyncio, skipped on oneloop: test_a.X.test_b", 1, 1, 2),
+        ("dies by a signal on oneloop: test_a.X.test_b", 0, 1, 0),
+    ],
+)
+def test_a_test_of_the_interpreter_is_run_again(
+    status: Status,
+    tmp_path: Path,
+    line: str,
+    again_status: int,
+    expected: int,
+    attempts: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script, at = tmp_path / "suite.sh", tmp_path / "tried"
+    script.write_text(SUITE.format(at=at, line=line, status=again_status))
+    status.made.append(Group("conformance", ["sh", str(script)], "suite"))
+    assert status() == expected
+    assert at.read_text() == "\n" + "--only test_a.X.test_b\n" * attempts
+    assert "FLAKY  test_a.X.test_c: passed when run again alone\n" in capsys.readouterr().out
+
+
 def test_other_groups_are_not_run_again(status: Status, tmp_path: Path) -> None:
     at = tmp_path / "tried"
     status.made.append(Group("stubs", ["sh", "-c", f"echo >>{at}; exit 1"]))

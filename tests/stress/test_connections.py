@@ -20,15 +20,24 @@ WANTED = 20_000
 SPARE = 200
 
 CLIENTS = """
-import resource, selectors, socket, sys
+import errno, resource, socket, sys
 port, count = int(sys.argv[1]), int(sys.argv[2])
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-# Each source address has its own ports.
+# Each source address has its own ports, none of those that the kernel gives to others: a server on all addresses, such
+# as one of the interpreter's tests, could not have a port that a client has on one of them.
+places = ((f"127.0.1.{host + int(sys.argv[3]) * 16}", own) for host in range(1, 16) for own in range(2000, 10000))
 clients = []
-for number in range(count):
+while len(clients) < count:
     client = socket.socket()
-    client.bind((f"127.0.1.{1 + number // 5000 + int(sys.argv[3]) * 16}", 0))
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        client.bind(next(places))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        client.close()
+        continue
     client.connect(("127.0.0.1", port))
     clients.append(client)
 print("connected", flush=True)

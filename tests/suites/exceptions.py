@@ -35,14 +35,7 @@ class Exceptions:
     excused: tuple[Entry, ...] = ()
 
     def chosen(self, found: list[str], long: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the modules or files found that are run, the longest first.
-
-        Raises:
-            ValueError: for an entry that leaves out one which does not exist.
-        """
-        for entry in self.left_out:
-            if not any(fnmatchcase(name, entry.name) for name in found):
-                raise ValueError(f"exceptions.toml: there is nothing named {entry.name}")
+        """Those of the modules or files found that are run, the longest first."""
         chosen = [name for name in found if not any(fnmatchcase(name, entry.name) for entry in self.left_out)]
         chosen.sort(key=lambda name: (long.index(name) if name in long else len(long), name))
         return tuple(chosen)
@@ -50,6 +43,14 @@ class Exceptions:
     def excuse(self, name: str) -> str | None:
         """The reason why this test may fail on oneloop, or None."""
         return next((entry.reason for entry in self.excused if fnmatchcase(name, entry.name)), None)
+
+    def leaves_out_nothing(self, found: list[str]) -> list[str]:
+        """Entries that leave out a module or a file which does not exist."""
+        return [
+            f"there is nothing named {entry.name} to leave out"
+            for entry in self.left_out
+            if not any(fnmatchcase(name, entry.name) for name in found)
+        ]
 
     def names_nothing(self, known: set[str], modules: tuple[str, ...]) -> list[str]:
         """Entries about one of `modules` that match no test that exists."""

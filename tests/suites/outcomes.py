@@ -18,6 +18,8 @@ class Outcome:
     # Whether the test made a loop of oneloop's, where that is recorded. One that did not says nothing about us.
     used_ours: bool = False
     is_retried: bool = False
+    # Its process died by a signal: a second run that passes would only hide it.
+    is_final: bool = False
 
 
 @dataclass
