@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -83,7 +84,8 @@ def _in_pool(
         under_way: set[Future[Result]] = set()
         while True:
             for target in islice(rest, 2 * options.concurrency - len(under_way)):
-                under_way.add(pool.submit(fetch, target))
+                with _held_signals():
+                    under_way.add(pool.submit(fetch, target))
             if not under_way:
                 is_finished = True
                 return
@@ -106,6 +108,23 @@ def _in_pool(
         pool.shutdown(cancel_futures=True)
 
 
+_HELD = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def _held_signals() -> Iterator[None]:
+    """Let signals come at the end of the block.
+
+    `submit` forks. A process that has just been forked when an exception comes is known to nobody: it waits for work
+    for ever, and the end of the interpreter waits for it. It begins with the signals held, so that it can be ended.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 _of_this_process: list[Blocking] = []
 
 
@@ -113,6 +132,7 @@ def _begin_process(options: Options) -> None:
     """Called in a new process of the pool. The terminal sends SIGINT to all; the parent ends the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
     from oneloop.check.blocking import Blocking
 
     _of_this_process.append(Blocking(options))
