@@ -194,6 +194,12 @@ impl TlsTransport {
     pub fn shut_down(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        if this.state.with(py, |s| s.drops_input) {
+            this.drop_unread(slf)?;
+            if this.phase(py) != Phase::Shutdown {
+                return Ok(());
+            }
+        }
         if !this.state.with(py, |s| s.has_eof) {
             match this.library.shut_down(py) {
                 Ok(Step::Done) => {}

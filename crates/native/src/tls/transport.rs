@@ -100,6 +100,8 @@ pub struct State {
     pub is_lost: bool,
     /// Called by the program.
     pub has_called_close: bool,
+    /// What comes behind our close_notify is dropped, and no error: `close_and_drop`.
+    pub drops_input: bool,
     /// The error of a read, while the data before it is delivered.
     pub failure: Option<PyErr>,
     /// Closed a second time: nobody will use `ssl_object`.
@@ -130,6 +132,13 @@ pub struct TlsTransport {
 }
 
 impl TlsTransport {
+    /// Closes. A peer that still sends does not lose what it has not read: asyncio's transports take data behind their
+    /// close_notify for an error, and abort; this one drops it until the peer ends, or until `abort`. RFC 8446, 6.1.
+    pub fn close_and_drop(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.get().state.with(slf.py(), |s| s.drops_input = true);
+        Self::close(slf)
+    }
+
     pub fn phase(&self, py: Python<'_>) -> Phase {
         self.state.with(py, |s| s.phase)
     }
@@ -268,6 +277,7 @@ impl TlsTransport {
             is_closed: false,
             is_lost: false,
             has_called_close: false,
+            drops_input: false,
             failure: None,
             is_forgotten: false,
             sslcontext: Some(sslcontext.unbind()),

@@ -21,6 +21,16 @@ fn is_deaf(under: &Under, py: Python<'_>) -> bool {
     }
 }
 
+/// Closes after the written data is sent. With TLS, a client that still sends may read it.
+pub fn close(under: &Under, py: Python<'_>) -> PyResult<()> {
+    if let Under::Other(other) = under
+        && let Ok(tls) = other.bind(py).cast_exact::<TlsTransport>()
+    {
+        return TlsTransport::close_and_drop(tls);
+    }
+    under.object(py).call_method0(intern!(py, "close")).map(drop)
+}
+
 /// Sends immediately, or queues, like the first write of a callback on a transport.
 pub fn write(under: &Under, py: Python<'_>, data: &[u8]) -> PyResult<()> {
     match under {

@@ -18,6 +18,7 @@ use crate::http::connection::ends::{self, Ends};
 use crate::http::connection::h2::connection::Http2Connection;
 use crate::http::connection::open_connections::OpenConnections;
 use crate::http::connection::options::NEVER_NS;
+use crate::http::connection::output;
 use crate::http::exchange::contract::Exchange;
 use crate::http::exchange::service::Service;
 use crate::http::exchange::waiting::wake;
@@ -176,7 +177,7 @@ impl HttpConnection {
             s.unsent_bytes = usize::MAX;
         });
         self.wait_for(py, Awaited::End);
-        self.call_under(py, "close")
+        self.under(py).map_or(Ok(()), |under| output::close(&under, py))
     }
 
     /// Closes the connection after the written data is sent, without a reset, which could lose the last response of a

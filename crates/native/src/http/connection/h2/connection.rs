@@ -18,6 +18,7 @@ use crate::ffi::{LoopCell, Object};
 use crate::http::connection::ends::{self, Ends};
 use crate::http::connection::open_connections::OpenConnections;
 use crate::http::connection::options::NEVER_NS;
+use crate::http::connection::output;
 use crate::http::exchange::contract::{Exchange, TunnelDeadline};
 use crate::http::exchange::service::Service;
 use crate::transport::{Under, with_lent};
@@ -245,7 +246,7 @@ impl Http2Connection {
             s.unsent_bytes = usize::MAX;
         });
         self.wait_for_end(py);
-        self.call_under(py, "close")
+        self.under(py).map_or(Ok(()), |under| output::close(&under, py))
     }
 
     /// (host, port) of client and server; None for a client on a Unix socket, (path, None) for its server.

@@ -2,7 +2,7 @@
 //!
 //! A socket that is closed with unread input resets the connection, and the client may lose what it has not read: RFC
 //! 9112 section 9.6. So only this side is ended, and what still comes is dropped: so much, and for so long. With TLS no
-//! side can be ended alone: the connection is closed, after what is queued has been sent.
+//! side can be ended alone: the connection is closed, after what is queued has been sent, and what still comes is dropped.
 
 use super::connection::{Http2Connection, Http2Stream, Life};
 use crate::http::connection::options::NEVER_NS;
