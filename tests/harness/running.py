@@ -104,16 +104,21 @@ def run(group: Group, only: Collection[str] | None = None) -> Outcome:
         outcome.output += attempt.output
         outcome.tests |= attempt.tests
         outcome.final |= attempt.final
-        if group.kind != "pytest" or attempt.has_ended or not attempt.collected:
+        if group.kind != "pytest" or attempt.has_ended:
             break
         died = f"its process ended with status {attempt.status}"
-        lost = attempt.running or f"{group.name} (after its last test)"
+        moment = "after its last test" if attempt.collected else "before its first test"
+        lost = attempt.running or f"{group.name} ({moment})"
         outcome.tests[lost], outcome.final[lost] = "failed", died
         outcome.status = outcome.status or 1
         outcome.output += f"\n=== {lost}: {died}\n"
         left = [name for name in attempt.collected if name not in outcome.tests]
         if not left:
             break
+    for name in attempt.collected if attempt.has_ended else ():
+        if name not in outcome.tests:  # pytest was interrupted, or failed itself
+            outcome.tests[name], outcome.final[name] = "failed", f"was not run: pytest ended with {attempt.status}"
+            outcome.status = outcome.status or 1
     outcome.time_s = time.monotonic() - began_s
     return outcome
 

@@ -207,6 +207,24 @@ def test_the_interpreters_death_behind_the_last_test_is_a_failure(status: Status
     assert status() == 1
 
 
+@pytest.mark.parametrize(
+    "what", ["raise KeyboardInterrupt", "pytest.exit('enough', returncode=0)"], ids=["interrupted", "left"]
+)
+def test_what_was_not_run_is_a_failure(
+    status: Status, tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Although what failed before that passes when it is run again."""
+    flaky = FAILS_FIRST.format(name="sometimes", file=str(tmp_path / "tried"), times=1)
+    status.made.append(sample(tmp_path, flaky + f"def test_ends():\n    {what}\ndef test_behind(): pass\n"))
+    assert status() == 1
+    assert "FAILED test_sample.py::test_behind: was not run: pytest ended with " in capsys.readouterr().out
+
+
+def test_a_collection_that_ends_the_process_is_a_failure(status: Status, tmp_path: Path) -> None:
+    status.made.append(sample(tmp_path, "os._exit(0)\n"))
+    assert status() == 1
+
+
 def test_what_cannot_be_collected_is_a_failure(status: Status, tmp_path: Path) -> None:
     status.made.append(sample(tmp_path, "import there_is_no_such_module\n"))
     assert status() == 1
