@@ -188,6 +188,7 @@ setup-core:
 
 setup: setup-core
 	@scripts/venv.sh $(PY) ecosystem
+	@scripts/rust-tests.sh $(PY) --no-run
 	@scripts/anyio-tests.sh $(PY)
 	@scripts/gevent-tests.sh $(PY)
 	@scripts/httptools-tests.sh $(PY)

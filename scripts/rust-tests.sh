@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # rust-tests.sh VERSION [CARGO-ARGUMENTS...]: runs the Rust tests of all crates, even if some fail; with arguments
-# (-p PACKAGE ... -- FILTER), as cargo prints them for a target that has failed, only these.
+# (-p PACKAGE ... -- FILTER), as cargo prints them for a target that has failed, only these. --no-run compiles them, and
+# the native programs of the benchmark, which tests start.
 set -uo pipefail
 
 version=${1:?usage: scripts/rust-tests.sh VERSION [CARGO-ARGUMENTS...]}
@@ -22,10 +23,11 @@ native() {
 bench() { cargo test --locked --quiet --no-fail-fast --release --manifest-path bench/native/Cargo.toml "$@" || status=1; }
 
 case "$*" in
-"")
-    plain -p oneloop-engine -p oneloop-http1 -p oneloop-http2 -p oneloop-websocket
-    native -p oneloop-native --lib
-    bench
+"" | --no-run)
+    plain "$@" -p oneloop-engine -p oneloop-http1 -p oneloop-http2 -p oneloop-websocket
+    native "$@" -p oneloop-native --lib
+    bench "$@"
+    [ $# = 0 ] || cargo build --locked --quiet --release --manifest-path bench/native/Cargo.toml || status=1
     ;;
 "-p oneloop-native "*) native "$@" ;;
 "-p "*) plain "$@" ;;

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from test.test_asyncio import utils as cpython
 
+from tests.harness.control import pytest_runtest_makereport as pytest_runtest_makereport
 from tests.ports import free_port
 
 

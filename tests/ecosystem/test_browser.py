@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from test.test_asyncio import utils as cpython
 
 from tests import programs
 from tests.ecosystem.conftest import accepts, running
+from tests.harness.control import server_command
 from tests.ports import free_port
 from tests.programs import ROOT
 
@@ -32,13 +32,13 @@ def dom(url: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.controlled
 @pytest.mark.time_limit(120)
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_page(scheme: str, tmp_path: Path) -> None:
     port = free_port()
-    command = [sys.executable, "-m", "oneloop", "serve", "tests.ecosystem.page:app", "--port", str(port)]
-    if scheme == "https":
-        command += ["--ssl-certfile", cpython.ONLYCERT, "--ssl-keyfile", cpython.ONLYKEY]
+    tls = ["--ssl-certfile", cpython.ONLYCERT, "--ssl-keyfile", cpython.ONLYKEY] if scheme == "https" else []
+    command = server_command("tests.ecosystem.page:app", port, *tls)
     log = tmp_path / "log"
     with running(command, log, lambda: accepts(("127.0.0.1", port)), cwd=ROOT):
         text = dom(f"{scheme}://127.0.0.1:{port}/", tmp_path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +15,14 @@ import requests
 import websockets.sync.client
 
 from tests.ecosystem.conftest import accepts, running
+from tests.harness.control import server_command
 from tests.ports import free_port
 from tests.programs import ROOT
 
 CLIENTS = Path(__file__).parent / "clients"
 STREAM = "data: 0\n\ndata: 1\n\ndata: 2\n\n"
+
+pytestmark = pytest.mark.controlled
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("multipart")
     port = free_port()
     app = "tests.ecosystem.frameworks.starlette_site:app"
-    command = [sys.executable, "-m", "oneloop", "serve", app, "--port", str(port), "--no-access-log"]
+    command = server_command(app, port, "--no-access-log")
     log = tmp_path_factory.mktemp("serve") / "log"
     with running(command, log, lambda: accepts(("127.0.0.1", port)), cwd=ROOT):
         yield f"http://127.0.0.1:{port}"

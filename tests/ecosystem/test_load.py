@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.ecosystem.conftest import accepts, running
+from tests.harness.control import server_command
 from tests.ports import free_port
 from tests.programs import ROOT
 
@@ -19,12 +19,14 @@ WRK, H2LOAD = shutil.which("wrk"), shutil.which("h2load")
 SCRIPT = Path(__file__).parent / "clients/checked.lua"
 REQUESTS = 10_000
 
+pytestmark = pytest.mark.controlled
+
 
 @pytest.fixture(scope="module", params=["one process", "two workers"])
 def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = free_port()
-    command = [sys.executable, "-m", "oneloop", "serve", "tests.ecosystem.page:app", "--port", str(port)]
-    command += ["--no-access-log"] + (["--workers", "2"] if request.param == "two workers" else [])
+    workers = ["--workers", "2"] if request.param == "two workers" else []
+    command = server_command("tests.ecosystem.page:app", port, "--no-access-log", *workers)
     log = tmp_path_factory.mktemp("serve") / "log"
     with running(command, log, lambda: accepts(("127.0.0.1", port)), cwd=ROOT):
         yield f"http://127.0.0.1:{port}"
