@@ -9,7 +9,7 @@ PYTHON := .venvs/$(PY)/bin/python
 # Skipped tests are listed with the reason, and the slowest tests with their times.
 PYTEST := $(PYTHON) -X faulthandler -m pytest -ra --durations=5
 
-.PHONY: run test test-all test-new faults nomemory models miri fuzz newcomer-test rust-test core-test smoke-test ecosystem-test docs lint format wheels wheel check-tag conformance gevent-suite mutants asan tsan soak soak-client bench record record-docs stubtest setup clean
+.PHONY: run test test-all test-new faults nomemory models miri fuzz control-test rust-test core-test smoke-test ecosystem-test docs lint format wheels wheel check-tag conformance gevent-suite mutants asan tsan soak soak-client bench record record-docs stubtest setup clean
 
 # The six rows of the README on this machine, in a minute after the build, and a page with charts. Installs only what it
 # needs: `make bench` installs all rivals.
@@ -44,11 +44,9 @@ test-all: setup
 ecosystem-test: setup
 	$(PYTEST) tests/ecosystem tests/examples tests/check
 
-# What depends on who runs the tests and where: paths with spaces, permissions, few descriptors. `make test-all` runs
-# this with scripts/ordinary-user.sh.
-newcomer-test: setup-core rust-test
-	$(PYTEST) tests/cli/test_programs.py tests/docs/test_examples.py tests/docs/test_recipes.py tests/file/test_path.py \
-	    tests/file/test_whole.py tests/green/test_select.py tests/loop/test_readers.py tests/package
+# The tests that a failure on a stock server excuses, on that server: a control that fails excuses everything.
+control-test: setup
+	ONELOOP_CONTROL=1 $(PYTEST) -m controlled tests/ecosystem
 
 rust-test: setup-dev
 	@scripts/rust-tests.sh $(PY)

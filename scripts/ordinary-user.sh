@@ -1,25 +1,28 @@
 #!/usr/bin/env bash
-# ordinary-user.sh COMMAND...: runs a command as the user `nobody`, in a clone of this checkout whose path has a space,
-# with 1,024 descriptors: what a newcomer has. Needs root, to become that user; otherwise prints why it does nothing.
+# ordinary-user.sh PREPARATION COMMAND: runs two lines of shell in a clone of this checkout, where a newcomer may be worst
+# off: as the user `nobody`, in a path with a space, with 1,024 descriptors, a umask of 077 and no terminal; COMMAND with a
+# home folder that is read-only, too, and with no network but the IPv4 loopback. Needs root, to become that user; otherwise
+# prints why it does nothing.
 #
 # Home folders such as /root are closed to other users, and the tools may be there. In a mount namespace of its own the
-# command sees only the tools in it: pyenv's interpreters and the Rust toolchain.
+# commands see only the tools in it: pyenv's interpreters and the Rust toolchain.
 set -euo pipefail
 
+: "${2:?usage: scripts/ordinary-user.sh PREPARATION COMMAND}"
 root=$(cd "$(dirname "$0")/.." && pwd)
 if [ "$(id -u)" != 0 ]; then
     echo "LEFT OUT: only root can become another user, and the checks run as an ordinary user already"
     exit 0
 fi
-if ! unshare --mount true 2>/dev/null || ! command -v setpriv >/dev/null; then
-    echo "LEFT OUT: a mount namespace (unshare --mount) or setpriv is not available here"
+if ! unshare --mount --net true 2>/dev/null || ! command -v setpriv >/dev/null || ! command -v ip >/dev/null; then
+    echo "LEFT OUT: namespaces (unshare --mount --net), setpriv or ip are not available here"
     exit 0
 fi
 
 place=$(mktemp -d "${TMPDIR:-/tmp}/ordinary user.XXXX")
 trap 'rm -rf "$place"' EXIT
 chmod 755 "$place"
-mkdir "$place/home"
+mkdir "$place/home" "$place/cargo"
 git clone -q "$root" "$place/one loop"
 # Changes that are not committed yet are tried, too.
 git -C "$root" diff HEAD --binary | git -C "$place/one loop" apply --allow-empty
@@ -41,6 +44,12 @@ unshare --mount --propagation private bash -c '
     mount --rbind "$stage" "$HOME_OF_ROOT"
     cd "$PLACE/one loop"
     ulimit -n 1024
-    export HOME="$PLACE/home" CARGO_HOME="$PLACE/home/.cargo" TMPDIR=/tmp
-    exec setpriv --reuid nobody --regid nogroup --clear-groups --inh-caps=-all --bounding-set=-all "$@"
+    umask 077
+    export HOME="$PLACE/home" CARGO_HOME="$PLACE/cargo" TMPDIR=/tmp
+    as_nobody=(setpriv --reuid nobody --regid nogroup --clear-groups --inh-caps=-all --bounding-set=-all bash -c)
+    "${as_nobody[@]}" "$1" </dev/null
+    mount --bind "$HOME" "$HOME"
+    mount -o remount,bind,ro "$HOME"
+    no_ipv6="sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1"
+    exec unshare --net sh -c "$no_ipv6; ip link set lo up; exec \"\$@\"" sh "${as_nobody[@]}" "$2" </dev/null
 ' ordinary-user "$@"

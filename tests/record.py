@@ -20,8 +20,8 @@ from release.build import VERSIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "tests/record.json"
-ENVIRONMENT = {"ONELOOP_TEST_ENGINES": "ring,aio,threads", "ONELOOP_STRICT": "1"}
-"""All file engines; an entry of exceptions.toml that holds no more is an error."""
+ENVIRONMENT = {"ONELOOP_TEST_ENGINES": "ring,aio,threads", "ONELOOP_STRICT": "1", "ONELOOP_AUTOBAHN": "1"}
+"""All file engines; an entry of exceptions.toml that holds no more is an error; all cases of Autobahn."""
 
 Step = tuple[str, list[str]]
 
@@ -36,7 +36,8 @@ def steps() -> list[Step]:
             if other != "3.13"
         ),
         *((f"gevent's tests, Python {version}", ["make", "gevent-suite", f"PY={version}"]) for version in VERSIONS),
-        ("an ordinary user", ["scripts/ordinary-user.sh", "make", "newcomer-test"]),
+        ("an ordinary user", ["scripts/ordinary-user.sh", "make setup", "make test"]),
+        ("programs of others on the control", ["make", "control-test"]),
         ("models", ["make", "models"]),
         ("failing system calls", ["make", "faults"]),
         ("failing allocations", ["make", "nomemory", "ARGS=--every 10"]),
