@@ -20,6 +20,14 @@ SOURCES = sorted((ROOT / ".build" / "anyio").glob("anyio-*/tests"))
 EXCUSED: dict[str, str] = {}
 
 
+# By name, with the reason: they fail on either loop on a busy machine.
+UNSURE = {
+    "tests/test_to_thread.py::TestBlockingPortalProvider::test_single_thread": (
+        "It counts the threads of the process before and after, among them those of the tests before that still end."
+    )
+}
+
+
 def left_out() -> list[str]:
     """Words of tests that run on neither loop."""
     # uvloop and trio are other loops than the one under test. The back-pressure tests wait for the buffer of a
@@ -43,6 +51,7 @@ def outcomes_on(loop: str, directory: Path, files: tuple[str, ...] = ()) -> dict
         "-k",
         " and ".join(f"not {word}" for word in left_out()),
         "--ignore=tests/test_pytest_plugin.py",
+        *(f"--deselect={name}" for name in UNSURE),
         *files,
     ]
     done = programs.run_command(
