@@ -123,21 +123,3 @@ def test_a_thread_of_a_library_in_c_can_end_a_wait() -> None:
         """
     )
     assert output.strip() == "woken"
-
-
-def test_without_anybody_else_it_still_says_that_nothing_can_wake_it() -> None:
-    output = patched(
-        """
-        import faulthandler, threading
-        from oneloop.green.exceptions import LoopExit
-
-        # Its watchdog is a thread of C code.
-        faulthandler.cancel_dump_traceback_later()
-
-        try:
-            threading.Event().wait()
-        except LoopExit as error:
-            print("no timer, descriptor or thread can wake" in str(error))
-        """
-    )
-    assert output.strip() == "True"

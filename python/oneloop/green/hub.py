@@ -300,12 +300,12 @@ class Hub(_native.HubCore, PublicHub):
         )
 
     def is_alone(self, is_only_thread: bool) -> bool:
-        """Return whether no other thread and no signal handler can wake the hub. Called by the loop before it sleeps.
+        """Return whether no other thread and no signal can wake the hub. Called by the loop before it sleeps.
 
         Args:
             is_only_thread: whether the interpreter has no other thread.
         """
-        return is_alone(is_only_thread, self._is_joining)
+        return is_alone(is_only_thread, self._is_joining, self.main)
 
     def refuse_to_sleep(self) -> None:
         """Raise LoopExit, because the loop would sleep forever. The message lists the waiting green threads.

@@ -1,7 +1,8 @@
-"""What can wake a loop whose green threads all wait, beside its timers and descriptors: threads, signal handlers.
+"""What can wake a loop whose green threads all wait, beside its timers and descriptors: threads and signals.
 
-A patched program that waits in `threading.Event.wait()` until its signal handler sets the event works with threads, and
-so it does here. In one that calls gevent's own functions, LoopExit is raised all the same, as in gevent.
+A patched program that waits in `threading.Event.wait()` until its signal handler sets the event, or until Ctrl-C
+interrupts it, works with threads, and so it does here. In one that waits in gevent's own functions, nobody waits for
+Ctrl-C: LoopExit is raised, as in gevent.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import select
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oneloop.green.monkey.state import is_module_patched
 from oneloop.green.workers import idle_threads, unfinished_tasks
@@ -30,19 +31,22 @@ _seen: set[str] = set()
 
 
 _handlers_that_wake_nobody: list[Callable[..., object]] = [signal.default_int_handler]
+# These have the functions that replace the standard library's in a patched program.
+_REPLACEMENTS = ("threadlock", "monkey.queues", "select", "selectors")
 
 
 def ignore_handler(handler: Callable[..., object]) -> None:
-    """Do not count a signal handler of this package: that of `signal_handler` wakes nobody, as in gevent."""
+    """Do not count a signal handler of this package where gevent's functions wait: that of `signal_handler`."""
     _handlers_that_wake_nobody.append(handler)
 
 
-def is_alone(is_only_thread: bool, is_joining: bool = False) -> bool:
-    """Return whether no other thread and no signal handler can call into a loop whose green threads all wait.
+def is_alone(is_only_thread: bool, is_joining: bool = False, main: Any = None) -> bool:
+    """Return whether no other thread, signal handler or Ctrl-C can wake a loop whose green threads all wait.
 
     Args:
         is_only_thread: whether the interpreter has no other thread.
         is_joining: only what the hub itself waits for counts, as in gevent's `join`.
+        main: the OS thread's main greenlet, in which KeyboardInterrupt would be raised.
     """
     if is_joining:
         return not unfinished_tasks()
@@ -52,22 +56,42 @@ def is_alone(is_only_thread: bool, is_joining: bool = False) -> bool:
         return False
     # All threads of the interpreter, including this one.
     others = 0 if is_only_thread else len(sys._current_exceptions()) - 1
-    return others <= idle_threads() and not _may_wake(1 + others)
+    return others <= idle_threads() and not _may_wake(1 + others, main)
 
 
-def _may_wake(known: int) -> bool:
-    """Return whether a signal handler or a thread of a library might set or release what a green thread waits for.
+def _may_wake(known: int, main: Any) -> bool:
+    """Return whether a signal or a thread of a library might end a wait.
 
     Args:
         known: the number of the interpreter's threads.
+        main: the OS thread's main greenlet.
     """
-    return is_module_patched("threading") and (_has_signal_handlers() or _has_foreign_threads(known))
-
-
-def _has_signal_handlers() -> bool:
-    """Return whether the program has a signal handler, which might set or release what a green thread waits for."""
+    if not is_module_patched("threading"):
+        return False
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    return any(callable(handler) and handler not in _handlers_that_wake_nobody for handler in handlers)
+    called = [handler for handler in handlers if callable(handler)]
+    if any(handler not in _handlers_that_wake_nobody for handler in called):
+        return True
+    return (bool(called) and _waits_as_thread(main)) or _has_foreign_threads(known)
+
+
+def _waits_as_thread(main: Any) -> bool:
+    """Return whether the main greenlet waits in a function that replaces one of a thread.
+
+    Then Ctrl-C ends the wait, or a handler of `signal_handler`. Not so at the end of the program, where it waits for
+    its threads: Ctrl-C would only leave them, as LoopExit does.
+    """
+    if getattr(sys.modules["threading"], "_SHUTTING_DOWN", False):
+        return False
+    frame = getattr(main, "gr_frame", None)
+    while frame is not None:
+        package, _, name = str(frame.f_globals.get("__name__")).partition("oneloop.green.")
+        if package:
+            return False
+        if name in _REPLACEMENTS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _has_foreign_threads(known: int) -> bool:
