@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from oneloop import _native
 from oneloop.green import children
-from oneloop.green.hub import get_hub, has_hub, is_in_green_thread, reinit
+from oneloop.green.blocking import may_wait
+from oneloop.green.hub import get_hub, has_hub, reinit
 from oneloop.green.socket import cancel_wait_ex, is_blocking
 
 if TYPE_CHECKING:
@@ -203,11 +204,6 @@ def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int) -> int:
         # What is writable has room for this, so that the kernel does not wait.
         count = min(count, PIPE_BUF)
     return _call(out_fd, True, _sendfile, out_fd, in_fd, offset, count)
-
-
-def may_wait() -> bool:
-    """Whether the caller is a green thread: in OS threads without any, in coroutines and callbacks, calls block."""
-    return is_in_green_thread() and has_hub()
 
 
 def wait_if_blocking(fd: int, for_writing: bool) -> None:

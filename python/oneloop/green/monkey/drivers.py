@@ -45,10 +45,15 @@ def _wait_in_python(module: Any) -> None:
 _PROCESSES = "oneloop.green.monkey.processes"
 _KNOWN = {
     "psycopg.waiting": (__name__, _wait_in_python.__name__),
+    "concurrent.futures.process": (_PROCESSES, "adapt_executor"),
     "multiprocessing.connection": (_PROCESSES, "adapt_connection"),
-    "multiprocessing.pool": (_PROCESSES, "adapt_pool"),
+    "multiprocessing.context": (_PROCESSES, "adapt_context"),
+    "multiprocessing.forkserver": (_PROCESSES, "adapt_forkserver"),
     "multiprocessing.popen_fork": (_PROCESSES, "adapt_popen"),
+    "multiprocessing.popen_forkserver": (_PROCESSES, "adapt_start"),
+    "multiprocessing.popen_spawn_posix": (_PROCESSES, "adapt_start"),
     "multiprocessing.synchronize": (_PROCESSES, "adapt_locks"),
+    "multiprocessing.util": (_PROCESSES, "adapt_util"),
 }
 """The name of a module -> who adapts it: a module and its function."""
 

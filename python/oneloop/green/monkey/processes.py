@@ -1,38 +1,48 @@
 """multiprocessing in green threads of a patched program: others run while one waits for a process.
 
-Connections, queues and listeners, locks and their relatives, `wait`, `Process.join`, results of a `Pool`. In OS threads
-without green threads, in coroutines and in callbacks they wait as without patching. The locks of other processes tell
-nobody that they are free, so they are asked again and again, every 20 ms at the latest.
+Connections, queues and listeners, locks and their relatives, `wait`, `Process.start` and `join`, proxies of managers.
+`real_threads.py` has the waits for its OS threads. In OS threads without green threads, in coroutines and in callbacks
+they wait as without patching. The locks of other processes tell nobody that they are free, so they are asked again and
+again, every 20 ms at the latest.
 """
 
 from __future__ import annotations
 
 import os
 import selectors as _stock
-from contextlib import suppress
 from functools import partial
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from greenlet import getcurrent
 
 from oneloop.green import os as green_os
 from oneloop.green import selectors
-from oneloop.green.event import Event
-from oneloop.green.hub import Countdown, get_hub
-from oneloop.green.os import may_wait
+from oneloop.green.blocking import blocking, may_wait
+from oneloop.green.hub import Countdown
+from oneloop.green.local import local
+from oneloop.green.socket import socket
 from oneloop.green.time import sleep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
-__all__ = ["adapt_connection", "adapt_locks", "adapt_pool", "adapt_popen"]
+__all__ = [
+    "adapt_connection",
+    "adapt_context",
+    "adapt_executor",
+    "adapt_forkserver",
+    "adapt_locks",
+    "adapt_popen",
+    "adapt_start",
+    "adapt_util",
+]
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.000_5, 0.02
 
 
 def adapt_connection(module: Any) -> None:
-    """Adapt `multiprocessing.connection`: connections, listeners and `wait`."""
+    """Adapt `multiprocessing.connection`: connections, listeners, clients and `wait`."""
     module.Connection._recv.__defaults__ = (green_os.read,)
     module.Connection._send.__defaults__ = (green_os.write,)
     module._WaitSelector = _selector
@@ -43,6 +53,18 @@ def adapt_connection(module: Any) -> None:
         return accept(self)
 
     module.SocketListener.accept = accept_green
+    connect = module.SocketClient
+
+    def connect_green(address: Any) -> Any:
+        if not may_wait():
+            return connect(address)
+        with socket(getattr(module.socket, module.address_type(address))) as sock:
+            sock.connect(address)
+            fd = sock.detach()
+        os.set_blocking(fd, True)
+        return module.Connection(fd)
+
+    module.SocketClient = connect_green
 
 
 def _selector() -> _stock.BaseSelector:
@@ -136,73 +158,73 @@ def _poll(take: Callable[[], bool], timeout: float | None) -> bool:
     return True
 
 
-def adapt_pool(module: Any) -> None:
-    """Adapt `multiprocessing.pool`: the results of `Pool` and `ThreadPool`, `join` and `terminate`.
+def adapt_util(module: Any) -> None:
+    """Adapt `multiprocessing.util`: each green thread has its own connection to a manager, as each thread has.
 
-    Its own threads, which are OS threads, tell the green threads that wait.
+    On one connection, green threads would read each other's answers.
     """
-    names = ModuleType("threading")
-    vars(names).update(vars(module.threading))
-    names.Event = _make_event(module.threading.Event)  # type: ignore[attr-defined]
-    names.Condition = _make_condition(module.threading.Condition)  # type: ignore[attr-defined]
-    module.threading = names
-    for name in ("join", "terminate"):
-        setattr(module.Pool, name, _in_os_thread(getattr(module.Pool, name)))
 
-
-def _make_event(real: Any) -> type:
-    class PoolEvent(real):  # type: ignore[misc]
+    class ForkAwareLocal(local):
         def __init__(self) -> None:
-            super().__init__()
-            self._green = Event()
+            module.register_after_fork(self, lambda here: here.__dict__.clear())
 
-        def set(self) -> None:
-            super().set()
-            self._green.set()
+        def __reduce__(self) -> tuple[type, tuple[()]]:
+            return type(self), ()
 
-        def wait(self, timeout: float | None = None) -> bool:
-            waited = self._green.wait if may_wait() else super().wait
-            return bool(waited(timeout))
-
-    return PoolEvent
+    module.ForkAwareLocal = ForkAwareLocal
 
 
-def _make_condition(real: Any) -> type:
-    class PoolCondition(real):  # type: ignore[misc]
-        def wait(self, timeout: float | None = None) -> bool:
-            if not may_wait():
-                return bool(super().wait(timeout))
-            place = _Place()
-            self._waiters.append(place)
-            state = self._release_save()
-            try:
-                return bool(place.event.wait(timeout))
-            finally:
-                self._acquire_restore(state)
-                with suppress(ValueError):
-                    self._waiters.remove(place)
-
-    return PoolCondition
+def adapt_context(module: Any) -> None:
+    """Adapt `multiprocessing.context`: which process a green thread starts."""
+    module._tls = local()
 
 
-class _Place:
-    """What a condition releases to notify a waiter: here a green thread."""
-
-    def __init__(self) -> None:
-        self.event = Event()
-
-    def release(self) -> None:
-        self.event.set()
+def adapt_start(module: Any) -> None:
+    """Adapt `multiprocessing.popen_spawn_posix` and `popen_forkserver`: the child gets its objects through a pipe."""
+    module.open = _open
 
 
-def _in_os_thread(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a method that joins OS threads in another one."""
+class _Pipe:
+    """The writing end of a pipe, in a green thread."""
 
-    def run(self: Any) -> Any:
-        return get_hub().threadpool.apply(function, (self,)) if may_wait() else function(self)
+    __slots__ = ("_fd", "_owns_fd")
 
-    run.__name__, run.__doc__ = function.__name__, function.__doc__
-    return run
+    def __init__(self, fd: int, owns_fd: bool) -> None:
+        self._fd, self._owns_fd = fd, owns_fd
+
+    def write(self, data: memoryview) -> None:
+        while data:
+            data = data[green_os.write(self._fd, data) :]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._owns_fd:
+            os.close(self._fd)
+
+
+def _open(fd: int, mode: str, *, closefd: bool) -> Any:
+    return _Pipe(fd, closefd) if may_wait() else open(fd, mode, closefd=closefd)
+
+
+def adapt_forkserver(module: Any) -> None:
+    """Adapt `multiprocessing.forkserver`: the server tells the pid of a new process, and later its status."""
+    read = module.read_signed
+
+    def read_green(fd: int) -> Any:
+        green_os.wait_if_blocking(fd, False)
+        return read(fd)
+
+    module.read_signed = read_green
+
+
+def adapt_executor(module: Any) -> None:
+    """Adapt `concurrent.futures.process`: it starts threads and processes, and wakes them, while it holds its locks."""
+    module._ThreadWakeup.wakeup = blocking(module._ThreadWakeup.wakeup)
+    module.ProcessPoolExecutor.submit = blocking(module.ProcessPoolExecutor.submit)
 
 
 def adapt_popen(module: Any) -> None:

@@ -197,6 +197,7 @@ def _share_outcomes() -> None:
     patched = sys.modules["threading"]
     threads.excepthook = _asking(patched, "excepthook")
     threads.Thread.run = _ending_hub(threads.Thread.run)
+    import_module("oneloop.green.monkey.real_threads").adapt(threads)
 
 
 def _asking(module: Any, name: str) -> Callable[..., object]:
@@ -296,13 +297,24 @@ def _note(module: ModuleType, copy: ModuleType) -> None:
 
 
 def _rebind(module: ModuleType) -> None:
-    is_asyncio = module.__name__.partition(".")[0] == "asyncio"
+    package = module.__name__.partition(".")[0]
+    # Our kinds of threads are green.
+    is_asyncio, is_ours = package == "asyncio", package == "oneloop"
     for name, value in list(module.__dict__.items()):
         other = _counterparts.get(id(value))
         if is_asyncio and isinstance(other, ModuleType):
             other = _asked.get(other.__name__, other)
         if other is not None and (is_asyncio or getattr(other, "__name__", "") not in _FUTURES):
             module.__dict__[name] = other
+        if isinstance(value, type) and value.__module__ == module.__name__ and not is_ours:
+            _rebase(value)
+
+
+def _rebase(kind: type) -> None:
+    """Derive a class, such as a kind of thread, from the copies of its bases."""
+    bases = tuple(_counterparts.get(id(base), base) for base in kind.__bases__)
+    if bases != kind.__bases__:
+        kind.__bases__ = bases
 
 
 _SERVED = ("Event", "Lock", "RLock", "Semaphore", "BoundedSemaphore", "Condition", "Barrier")
