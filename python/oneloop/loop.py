@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from oneloop import _native, registry
 from oneloop.debug import DebugMixin
+from oneloop.executors import ExecutorMixin
 from oneloop.internals import Missing
 from oneloop.names import NamesMixin
 from oneloop.serving import ServingMixin
@@ -45,6 +46,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
     # The first base, because CPython searches the bases in order on every native call.
     _native.LoopCore,
     DebugMixin,
+    ExecutorMixin,
     NamesMixin,
     SignalMixin,
     SocketMixin,

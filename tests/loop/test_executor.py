@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from oneloop.executors import shut_down
+
 
 async def test_runs_in_another_thread(loop: asyncio.AbstractEventLoop) -> None:
     assert await loop.run_in_executor(None, threading.get_ident) != threading.get_ident()
@@ -99,3 +101,35 @@ def test_only_callables(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_in_executor(None, coroutine)
     with pytest.raises(TypeError, match="callable object was expected by run_in_executor"):
         loop.run_in_executor(None, 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.oneloop_only("for CPython 3.12.0 and 3.12.1, whose own waits for ever: python/cpython#111358")
+@pytest.mark.parametrize("limit_s", [0.01, None])
+async def test_the_end_of_the_default_executor(loop: asyncio.AbstractEventLoop, limit_s: float | None) -> None:
+    go = threading.Event()
+    called = loop.run_in_executor(None, go.wait)
+    if limit_s is None:
+        loop.call_soon(go.set)
+        await shut_down(loop, limit_s)
+        assert called.done()
+    else:
+        with pytest.warns(RuntimeWarning, match="within 0.01 seconds"):
+            await shut_down(loop, limit_s)
+        assert not called.done()
+        go.set()
+    assert await called
+    with pytest.raises(RuntimeError, match="shutdown"):
+        await loop.run_in_executor(None, print)
+
+
+@pytest.mark.oneloop_only("for CPython 3.12.0 and 3.12.1")
+async def test_an_error_at_the_end_of_the_default_executor(loop: asyncio.AbstractEventLoop) -> None:
+    class Failing(concurrent.futures.ThreadPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            super().shutdown(wait, cancel_futures=cancel_futures)
+            raise LookupError("mine")
+
+    loop.set_default_executor(Failing())
+    with pytest.raises(LookupError, match="mine"):
+        await shut_down(loop, 10)
+    loop._default_executor = None  # type: ignore[attr-defined]
