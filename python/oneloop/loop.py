@@ -8,6 +8,7 @@ This file combines them. Sockets, signals, Unix sockets and subprocesses are mix
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import socket
 import sys
@@ -20,7 +21,7 @@ from oneloop.debug import DebugMixin
 from oneloop.executors import ExecutorMixin
 from oneloop.internals import Missing
 from oneloop.names import NamesMixin
-from oneloop.serving import ServingMixin
+from oneloop.serving import ServingMixin, context_of
 from oneloop.signals import SignalMixin
 from oneloop.sockets import SocketMixin
 from oneloop.stock_streams import known as _known_streams  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -419,11 +420,13 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
             }
 
             def hand_over(conn: socket.socket, address: Any) -> None:
-                # Python 3.15 runs every connection in a copy of the server's context.
-                own = context.copy() if context is not None else None
+                # The listener calls this in a copy of the server's context, which becomes the connection's.
+                own = contextvars.copy_context()
                 accepting = self._accept_tls(protocol_factory, conn, address, sslcontext, context=own, **keywords)
                 self.create_task(accepting, context=own)
 
+        if context is None:  # before Python 3.15
+            context = context_of(server)
         is_shared = sock in self._shared
         listener = _native.Listener(self, sock, protocol_factory, server, hand_over, context, is_shared=is_shared)
         self._listeners[sock] = listener

@@ -6,6 +6,7 @@ listening server behind that the caller has no reference to. Here the server is 
 
 from __future__ import annotations
 
+import contextvars
 from asyncio import base_events, unix_events
 from typing import Any
 
@@ -26,8 +27,17 @@ class ServingMixin:
         return await _started(_Stock.create_unix_server(self, *args, start_serving=False, **kwargs), start_serving)
 
 
+def context_of(server: Any) -> contextvars.Context | None:
+    """The context in which a server was created: its connections run in copies of it, whoever has started it later.
+
+    From Python 3.15 on asyncio does this itself. None for a server that this loop has not made.
+    """
+    return getattr(server, "_oneloop_context", None)
+
+
 async def _started(making: Any, start_serving: bool) -> base_events.Server:
     server: base_events.Server = await making
+    server._oneloop_context = contextvars.copy_context()  # type: ignore[attr-defined]
     if start_serving:
         try:
             await server.start_serving()

@@ -18,6 +18,7 @@ possible, so the cost does not grow with the size of the parent.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import os
 import signal
 import subprocess
@@ -192,9 +193,8 @@ class SubprocessMixin:
         self._pidfds[pidfd] = transport
 
     def _watch_in_thread(self: Any, pid: int, transport: Any) -> None:
-        threading.Thread(
-            target=_wait_in_thread, args=(self, pid, transport), name=f"waitpid-{pid}", daemon=True
-        ).start()
+        arguments = (self, pid, transport, contextvars.copy_context())
+        threading.Thread(target=_wait_in_thread, args=arguments, name=f"waitpid-{pid}", daemon=True).start()
 
     def _child_ended(self: Any, pid: int, pidfd: int, transport: Any) -> None:
         if _is_running(pid):
@@ -228,14 +228,14 @@ def _returncode(pid: int, transport: Any) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _wait_in_thread(loop: Any, pid: int, transport: Any) -> None:
+def _wait_in_thread(loop: Any, pid: int, transport: Any, context: contextvars.Context) -> None:
     # WNOWAIT does not reap the child, so the pid stays valid until the loop has read its status.
     with contextlib.suppress(ChildProcessError):  # other code has reaped it; `_returncode` logs that
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     if loop.is_closed():
         logger.warning("Loop %r that handles pid %r is closed", loop, pid)
     else:
-        loop.call_soon_threadsafe(_publish_exit, pid, transport)
+        loop.call_soon_threadsafe(_publish_exit, pid, transport, context=context)
 
 
 def _publish_exit(pid: int, transport: Any) -> None:

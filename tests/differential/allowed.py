@@ -25,6 +25,11 @@ EQUAL_DEADLINES = True
 # instead. That there is a report is compared, and its exception; not how it names the callback.
 REPORTS_OF_CALLBACKS = True
 
+# "Contexts": all methods of a protocol run in the context in which the connection was made, as on asyncio from Python
+# 3.15 on; before, and with datagrams and pipes on every version, asyncio's run in that of whoever has caused the call.
+# With True, the programs' protocols play their bodies in the connection's context on asyncio too.
+OWN_CONTEXTS = True
+
 # A NotImplementedError says what to do instead. A TypeError about an argument has the words of whoever looked at the
 # argument first (C, Python or Rust).
 TEXTS_OF_TYPE_ERRORS = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import socket
 import struct
@@ -17,6 +18,7 @@ from typing import Any
 from tests.differential import allowed
 from tests.differential.author import Author
 from tests.differential.program import Action, Body, Hooks
+from tests.differential.reference import ReferenceLoop
 from tests.differential.verb import Absent, verb
 from tests.differential.watchdog import HangError
 from tests.differential.world import World, plain
@@ -40,6 +42,8 @@ class Connection:
         # Methods that it has no use for, and has or has not.
         self.lacks: frozenset[str] = frozenset()
         self.is_being_made = False
+        self.context: contextvars.Context | None = None
+        self.is_in_context = False
         # TLS: who writes, and in which callback, is the TLS protocol's to say.
         self.is_wrapped = False
         self.letters = 0
@@ -60,7 +64,26 @@ class Connection:
             self.is_being_made = False
 
     def enter(self, hook: str, *args: object) -> None:
-        self.world.enter(f"{self.label}.{hook}", self.hooks.get(hook, []), *args)
+        play = functools.partial(self.world.enter, f"{self.label}.{hook}", self.hooks.get(hook, []), *args)
+        if isinstance(self.world.loop, ReferenceLoop) and allowed.OWN_CONTEXTS:
+            self.play_in_own_context(play)
+        else:
+            play()
+
+    def play_in_own_context(self, play: Callable[[], None]) -> None:
+        """As oneloop calls the methods of a protocol; the first of them is called there by asyncio too."""
+        if self.context is None:
+            self.context = contextvars.copy_context()
+        if not self.is_in_context:
+            self.is_in_context = True
+            try:
+                self.context.run(play)
+            finally:
+                self.is_in_context = False
+        elif contextvars.copy_context() == self.context:
+            play()
+        else:
+            self.context.copy().run(play)
 
     def note_write(self) -> None:
         if self.wrote_in != self.world.step:

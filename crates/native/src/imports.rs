@@ -44,7 +44,6 @@ imports! {
     gaierror = "socket", "gaierror";
     ssl_socket = "ssl", "SSLSocket";
     ssl_protocol = "asyncio.sslproto", "SSLProtocol";
-    context = "contextvars", "Context";
     cancelled_error = "asyncio", "CancelledError";
     files_of = "oneloop.files.engine", "files_of";
     client_of = "oneloop.http.proxies", "client_of";

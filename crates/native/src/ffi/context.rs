@@ -1,5 +1,6 @@
 //! contextvars contexts (PEP 567): copy, enter, exit.
 
+use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -20,21 +21,34 @@ pub fn copy(context: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     unsafe { Bound::from_owned_ptr_or_err(context.py(), copy) }.map(Bound::unbind)
 }
 
-/// `context.run(f)`, or plain `f()` if the context is already entered: for work at the end of a callback, in its
-/// context.
-pub fn run_or_stay<R>(context: &Bound<'_, PyAny>, f: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+/// `context.run(f)`, also if the context is entered already: see `run_entered`.
+#[inline]
+pub fn run_anyway<R>(context: &Bound<'_, PyAny>, f: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
     let py = context.py();
     // SAFETY: the object is alive; the function first checks that it is a context.
     if unsafe { ffi::PyContext_Enter(context.as_ptr()) } != 0 {
         drop(PyErr::take(py));
-        return f();
+        return run_entered(context, f);
     }
     let result = f();
-    // SAFETY: this thread entered the context just above.
+    // SAFETY: this thread entered the context just above. No exception is set here, because `PyErr` has taken it.
     if unsafe { ffi::PyContext_Exit(context.as_ptr()) } != 0 {
         return Err(PyErr::fetch(py));
     }
     result
+}
+
+/// Runs `f` with the variables of a context that is entered already, and cannot be entered twice: in the current context
+/// if that has the same variables (usually it is this one), otherwise in a copy.
+pub fn run_entered<R>(entered: &Bound<'_, PyAny>, f: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+    let py = entered.py();
+    let is_same = match copy_current(py)?.eq(entered) {
+        Ok(is_same) => is_same,
+        // A value that cannot be compared: take it for another one.
+        Err(error) if error.is_instance_of::<PyException>(py) => false,
+        Err(error) => return Err(error),
+    };
+    if is_same { f() } else { run(copy(entered)?.bind(py), f) }
 }
 
 /// `context.run(f)` without a Python frame. RuntimeError if the context is already entered, TypeError if it is not a

@@ -1,5 +1,6 @@
 //! The handshake of a TLS transport, from its `connection_made` to that of the program's protocol, and its failures.
 
+use super::own_context::context_over;
 use super::session::{Session, Step};
 use super::transport::{App, Phase, TlsTransport};
 use crate::event_loop::report;
@@ -19,9 +20,10 @@ impl TlsTransport {
         let py = slf.py();
         let this = slf.get();
         let under = Under::from(transport);
+        let context = context_over(&under, py)?;
         let old = this.state.with(py, |s| {
             s.phase = Phase::Handshake;
-            s.under.replace(under)
+            (s.under.replace(under), std::mem::replace(&mut s.context, context))
         });
         drop(old);
         Self::log_debug(slf, "%r starts SSL handshake", None)?;

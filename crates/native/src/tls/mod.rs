@@ -9,6 +9,7 @@ mod information;
 mod library;
 mod marks;
 mod openssl;
+mod own_context;
 mod reading;
 mod records;
 mod rustls;

@@ -103,7 +103,8 @@ pub fn receive(
 
 /// Continues a read that another thread had delayed.
 fn go_on(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
-    TlsTransport::_do_read(object.cast_exact::<TlsTransport>()?)
+    let slf = object.cast_exact::<TlsTransport>()?;
+    slf.get().in_context(slf.py(), || TlsTransport::_do_read(slf))
 }
 
 impl TlsTransport {

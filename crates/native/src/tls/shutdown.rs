@@ -46,9 +46,8 @@ impl TlsTransport {
         let mut outcome = Ok(());
         if tells && let Some(protocol) = &protocol {
             let lost = protocol.object.bind(py).getattr(intern!(py, "connection_lost"));
-            let name = intern!(py, "call_soon");
             outcome = lost
-                .and_then(|lost| this.owner.bind(py).call_method1(name, (lost, exc.as_ref())))
+                .and_then(|lost| this.schedule(py, "call_soon", (lost, exc.as_ref())))
                 .map(drop);
         }
         drop(protocol);
@@ -117,8 +116,12 @@ impl TlsTransport {
         Ok(false)
     }
 
-    /// Starts the close, once.
+    /// Starts the close, once. It may call the protocol, with data that was received.
     pub fn start_shutdown(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.get().in_context(slf.py(), || Self::start_own_shutdown(slf))
+    }
+
+    fn start_own_shutdown(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         Self::flush_gathered(slf)?;
@@ -261,8 +264,9 @@ impl TlsTransport {
 /// Continues a step that another thread had delayed.
 fn go_on(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let slf = object.cast_exact::<TlsTransport>()?;
-    match slf.get().phase(slf.py()) {
-        Phase::Flushing => TlsTransport::flush_and_shut_down(slf),
+    let py = slf.py();
+    match slf.get().phase(py) {
+        Phase::Flushing => slf.get().in_context(py, || TlsTransport::flush_and_shut_down(slf)),
         _ => Ok(()),
     }
 }

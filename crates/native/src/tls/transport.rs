@@ -83,6 +83,8 @@ pub struct State {
     pub protocol: Option<StreamProtocol>,
     /// Kept after the end, for `get_extra_info`.
     pub under: Option<Under>,
+    /// That of the connection, unless the transport below has it: see `own_context`.
+    pub context: Option<Py<PyAny>>,
     pub opening: Option<Box<Opening>>,
     pub shutdown_timer: Option<Py<PyAny>>,
     pub out: Outgoing,
@@ -187,24 +189,6 @@ impl TlsTransport {
         under.object(py).call_method1(name, (exc,)).map(drop)
     }
 
-    /// `loop.call_soon(self.name)`: one tick later, in the caller's context.
-    pub fn call_soon(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
-        let py = slf.py();
-        let owner = slf.get().owner.bind(py);
-        owner.call_method1(intern!(py, "call_soon"), (slf.getattr(name)?,)).map(drop)
-    }
-
-    /// `loop.call_later(delay_s, self.name)`
-    pub fn call_later<'py>(
-        slf: &Bound<'py, Self>,
-        delay_s: f64,
-        name: &str,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let owner = slf.get().owner.bind(py);
-        owner.call_method1(intern!(py, "call_later"), (delay_s, slf.getattr(name)?))
-    }
-
     /// True while another thread, against the rules, is using the library: `step` follows in the next tick.
     pub fn is_deferred(slf: &Bound<'_, Self>, step: Run) -> bool {
         let py = slf.py();
@@ -267,6 +251,7 @@ impl TlsTransport {
             app: if call_connection_made { App::Init } else { App::Made },
             protocol: Some(StreamProtocol::new(protocol)?),
             under: None,
+            context: None,
             opening: Some(Box::new(opening)),
             shutdown_timer: None,
             out: Outgoing { marks: Marks::of_writes(), ..Outgoing::default() },
@@ -515,6 +500,7 @@ impl TlsTransport {
                 if let Some(context) = &s.out.gathered_in {
                     context.visit(&visit)?;
                 }
+                visit.call(&s.context)?;
                 visit.call(&s.shutdown_timer)?;
                 visit.call(&s.sslcontext)?;
                 visit.call(&s.extra)

@@ -312,7 +312,10 @@ impl TlsTransport {
         });
         let Some(pauses) = turned else { return Ok(()) };
         let method = if pauses { "pause_writing" } else { "resume_writing" };
-        tell_flow(this.owner.bind(py), slf.as_any(), this.protocol(py).as_ref(), method)
+        let protocol = this.protocol(py);
+        this.in_context(py, || {
+            tell_flow(this.owner.bind(py), slf.as_any(), protocol.as_ref(), method)
+        })
     }
 }
 
@@ -332,16 +335,18 @@ impl TlsTransport {
 
 /// Continues a write that another thread had delayed.
 fn go_on(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
-    TlsTransport::write_kept(object.cast_exact::<TlsTransport>()?)
+    let slf = object.cast_exact::<TlsTransport>()?;
+    slf.get().in_context(slf.py(), || TlsTransport::write_kept(slf))
 }
 
-/// At the end of the callback, in its context.
+/// At the end of the callback, in its context: the library may be a class of the program. The protocol is told in the
+/// connection's.
 fn flush(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let slf = object.cast_exact::<TlsTransport>()?;
     let this = slf.get();
     let py = slf.py();
     let Some(context) = this.state.with(py, |s| s.out.gathered_in.take()) else { return Ok(()) };
-    context::run_or_stay(context.bind(py), || TlsTransport::flush_gathered(slf))
+    context::run_anyway(context.bind(py), || TlsTransport::flush_gathered(slf))
 }
 
 /// `TlsTransport.write`

@@ -16,8 +16,8 @@ use super::peers::Peers;
 use super::unclosed;
 use crate::errors;
 use crate::event_loop::LoopCore;
+use crate::ffi::LoopCell;
 use crate::ffi::values::Value;
-use crate::ffi::{LoopCell, context};
 use oneloop_engine::sys::socket;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::PyOSError;
@@ -124,7 +124,7 @@ impl DatagramTransport {
             changed
         });
         if changed && !paused {
-            slf.get().body.resume_reading(slf.py())?;
+            slf.get().body.resume_reading(slf.py());
         }
         // A transport that has not started is watched only after `connection_made`.
         let started = slf.get().life(slf.py()) != Life::New;
@@ -145,10 +145,10 @@ fn on_ready(
     // An earlier callback of this tick may have closed or paused it.
     let reads = this.state.with(py, |s| s.life == Life::Open && !s.reading_paused);
     if reads && readiness.is_readable() && !this.body.has_just_resumed(py) {
-        context::run(&this.body.context(py), || this.read_ready(owner, slf))?;
+        this.body.context.run(py, || this.read_ready(owner, slf))?;
     }
     if readiness.is_writable() && this.state.with(py, |s| !s.queue.is_empty()) {
-        context::run(&this.body.write_context(py), || this.write_ready(owner, slf))?;
+        this.write_ready(owner, slf)?;
     }
     Ok(())
 }
@@ -192,7 +192,7 @@ impl DatagramTransport {
             appetite: Appetite::default(),
             peers: Peers::default(),
         };
-        let body = Body::new(owner, descriptor, None, false)?;
+        let body = Body::new(owner, descriptor, None)?;
         let state = LoopCell::new(state);
         let slf = Py::new(py, Self { body, family, connection, address, endpoint, state })?;
         ending::begin(slf.bind(py), waiter)?;

@@ -174,6 +174,9 @@ impl DatagramTransport {
     /// Calls `protocol.error_received(error)`.
     pub(super) fn error_received(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
         let Some(protocol) = self.protocol(py) else { return Ok(()) };
-        protocol.call_method1(intern!(py, "error_received"), (error.into_value(py),)).map(drop)
+        let error = error.into_value(py);
+        self.body
+            .context
+            .run(py, || protocol.call_method1(intern!(py, "error_received"), (error,)).map(drop))
     }
 }

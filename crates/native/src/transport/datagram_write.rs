@@ -114,7 +114,6 @@ impl DatagramTransport {
             s.queue.len() == 1
         });
         if first {
-            this.body.write_in_current_context(py)?;
             ending::watch(slf)?;
         }
         this.maybe_pause_protocol(slf)
@@ -128,8 +127,11 @@ impl DatagramTransport {
     }
 
     fn tell_protocol(&self, slf: &Bound<'_, Self>, method: &str) -> PyResult<()> {
-        let protocol = self.protocol(slf.py());
-        flow::tell(self.body.owner.bind(slf.py()), slf.as_any(), protocol.as_ref(), method)
+        let py = slf.py();
+        let protocol = self.protocol(py);
+        self.body.context.run(py, || {
+            flow::tell(self.body.owner.bind(py), slf.as_any(), protocol.as_ref(), method)
+        })
     }
 
     /// Called when the socket takes more.

@@ -6,11 +6,12 @@
 
 use super::descriptor::Descriptor;
 use super::life::{self, Life};
+use super::own_context::OwnContext;
 use super::registration::Registration;
 use crate::errors;
 use crate::event_loop::LoopCore;
+use crate::ffi::LoopCell;
 use crate::ffi::values::ToPython;
-use crate::ffi::{LoopCell, context};
 use pyo3::PyClass;
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::intern;
@@ -20,26 +21,15 @@ use pyo3::pyclass::boolean_struct::True;
 /// The state that every transport owns.
 pub struct Body {
     pub owner: Py<LoopCore>,
-    /// The context for the protocol's read callbacks: copied when the transport was made, or by the last
-    /// `resume_reading`. asyncio's handles copy theirs when they are added.
-    context: LoopCell<Py<PyAny>>,
-    /// Python 3.15: the caller has passed the context, and it is used for everything.
-    is_given: bool,
+    pub context: OwnContext,
     /// The tick in which reading was resumed. Events that this tick's poll returned belong to the reader before it.
     resumed_in_tick: LoopCell<u64>,
-    /// The context for `resume_writing`: that of the write that had to wait.
-    write_context: LoopCell<Option<Py<PyAny>>>,
     pub descriptor: Descriptor,
     pub registration: Registration,
     /// `connection_made` was called.
     has_begun: LoopCell<bool>,
-    /// The arguments of `connection_lost` and its context: that of the code that ended the transport.
-    lost_with: LoopCell<Option<Lost>>,
-}
-
-struct Lost {
-    exc: Option<Py<PyAny>>,
-    context: Py<PyAny>,
+    /// The argument of `connection_lost`; `Some` once that is scheduled.
+    lost_with: LoopCell<Option<Option<Py<PyAny>>>>,
 }
 
 impl Body {
@@ -48,18 +38,11 @@ impl Body {
         owner: &Bound<'_, LoopCore>,
         descriptor: Descriptor,
         context: Option<Py<PyAny>>,
-        is_given: bool,
     ) -> PyResult<Self> {
-        let context = match context {
-            Some(context) => context,
-            None => context::copy_current(owner.py())?.unbind(),
-        };
         Ok(Self {
             owner: owner.clone().unbind(),
-            context: LoopCell::new(context),
-            is_given,
+            context: OwnContext::new(owner.py(), context)?,
             resumed_in_tick: LoopCell::new(0),
-            write_context: LoopCell::new(None),
             descriptor,
             registration: Registration::default(),
             has_begun: LoopCell::new(false),
@@ -78,49 +61,21 @@ impl Body {
         Ok(())
     }
 
-    pub fn context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.context.with(py, |context| context.bind(py).clone())
-    }
-
-    pub fn write_context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        let own = self.write_context.with(py, |own| own.as_ref().map(|own| own.bind(py).clone()));
-        own.unwrap_or_else(|| self.context(py))
-    }
-
     /// True while the loop serves events that were polled before reading was resumed.
     pub fn has_just_resumed(&self, py: Python<'_>) -> bool {
         self.resumed_in_tick.get(py) >= self.owner.get().event_tick()
     }
 
-    /// Resumes reading in the caller's context, from the next poll on.
-    pub fn resume_reading(&self, py: Python<'_>) -> PyResult<()> {
+    /// Resumes reading from the next poll on.
+    pub fn resume_reading(&self, py: Python<'_>) {
         self.resumed_in_tick.set(py, self.owner.get().tick_number(py));
-        if !self.is_given {
-            let current = context::copy_current(py)?.unbind();
-            drop(self.context.with(py, |own| std::mem::replace(own, current)));
-        }
-        Ok(())
-    }
-
-    /// Records that a write by the caller has to wait.
-    pub fn write_in_current_context(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.is_given {
-            let current = context::copy_current(py)?.unbind();
-            drop(self.write_context.with(py, |own| own.replace(current)));
-        }
-        Ok(())
     }
 
     pub fn visit(&self, visit: &pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         visit.call(&self.owner)?;
-        self.context.peek(|own| visit.call(own)).unwrap_or(Ok(()))?;
-        self.write_context.peek(|own| visit.call(own)).unwrap_or(Ok(()))?;
+        self.context.visit(visit)?;
         self.lost_with
-            .peek(|lost| {
-                let Some(lost) = lost else { return Ok(()) };
-                visit.call(&lost.exc)?;
-                visit.call(&lost.context)
-            })
+            .peek(|lost| lost.as_ref().map_or(Ok(()), |exc| visit.call(exc)))
             .unwrap_or(Ok(()))?;
         self.descriptor.visit(visit)
     }
@@ -190,12 +145,7 @@ pub fn start<T: Ending>(owner: &Bound<'_, LoopCore>, slf: &Bound<'_, T>) -> PyRe
     this.body().has_begun.set(py, true);
     let made = match this.protocol(py) {
         Some(protocol) => {
-            let body = this.body();
-            // A copy: as in asyncio, later callbacks do not see what it sets there.
-            let context = body.context(py);
-            let context =
-                if body.is_given { context } else { context::copy(&context)?.into_bound(py) };
-            life::connection_made(owner, &context, slf.as_any(), &protocol)
+            life::connection_made(owner, &this.body().context, slf.as_any(), &protocol)
         }
         None => Ok(()),
     };
@@ -320,14 +270,7 @@ fn mark_lost<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) -> bo
     }
     this.set_life(py, Life::Lost);
     let body = this.body();
-    let context = if body.is_given {
-        body.context(py).unbind()
-    } else {
-        // Without memory for a copy, use the transport's own context.
-        context::copy_current(py).map_or_else(|_no_memory| body.context(py).unbind(), Bound::unbind)
-    };
-    let lost = Lost { exc: exc.map(Bound::unbind), context };
-    body.lost_with.with(py, |slot| *slot = Some(lost));
+    body.lost_with.with(py, |slot| *slot = Some(exc.map(Bound::unbind)));
     body.registration.end(body.owner.get(), slf.as_any(), body.descriptor.fd(py).is_ok());
     true
 }
@@ -340,9 +283,9 @@ fn finish<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> 
     let body = this.body();
     let protocol = this.protocol(py);
     let (notified, counted) = match (&protocol, body.lost_with.take(py)) {
-        (Some(protocol), Some(lost)) => {
-            let exc = lost.exc.as_ref().map(|exc| exc.bind(py));
-            let notified = life::connection_lost(lost.context.bind(py), protocol, exc);
+        (Some(protocol), Some(exc)) => {
+            let exc = exc.as_ref().map(|exc| exc.bind(py));
+            let notified = life::connection_lost(&body.context, protocol, exc);
             (notified, owner.get().lap_method(owner, protocol, intern!(py, "connection_lost")))
         }
         _ => (Ok(()), Ok(())),

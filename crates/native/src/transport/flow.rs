@@ -96,7 +96,7 @@ pub fn marks(
     Ok((low.cast_unsigned(), high.cast_unsigned()))
 }
 
-/// Calls `protocol.pause_writing()` or `resume_writing()`.
+/// Calls `protocol.pause_writing()` or `resume_writing()`. Runs in the connection's context.
 pub fn tell(
     owner: &Bound<'_, LoopCore>,
     transport: &Bound<'_, PyAny>,

@@ -12,8 +12,8 @@
 //! *while not paused. Must not depend on the kind of transport. Callbacks run with no borrow held (S2); their
 //! exceptions go to the loop's handler (S7).
 
+use super::own_context::OwnContext;
 use crate::event_loop::{LoopCore, report};
-use crate::ffi::context;
 use crate::ffi::fallible;
 use crate::imports;
 use pyo3::exceptions::PyRuntimeError;
@@ -67,14 +67,13 @@ pub fn refuse_taken(owner: &Bound<'_, LoopCore>, fd: RawFd) -> PyResult<()> {
 /// Calls `protocol.connection_made(transport)`.
 pub fn connection_made(
     owner: &Bound<'_, LoopCore>,
-    context: &Bound<'_, PyAny>,
+    context: &OwnContext,
     transport: &Bound<'_, PyAny>,
     protocol: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let py = owner.py();
     let name = intern!(py, "connection_made");
-    let made =
-        context::run_or_stay(context, || protocol.call_method1(name, (transport,)).map(drop));
+    let made = context.run(py, || protocol.call_method1(name, (transport,)).map(drop));
     let ended = owner.get().lap_method(owner, protocol, name);
     let notified = made.or_else(|error| {
         let text = "Exception in callback: protocol.connection_made() failed.";
@@ -85,13 +84,12 @@ pub fn connection_made(
 
 /// Calls `protocol.connection_lost(exc)`. Returns its exception, because the descriptor is closed before the report.
 pub fn connection_lost(
-    context: &Bound<'_, PyAny>,
+    context: &OwnContext,
     protocol: &Bound<'_, PyAny>,
     exc: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
-    context::run_or_stay(context, || {
-        protocol.call_method1(intern!(protocol.py(), "connection_lost"), (exc,)).map(drop)
-    })
+    let py = protocol.py();
+    context.run(py, || protocol.call_method1(intern!(py, "connection_lost"), (exc,)).map(drop))
 }
 
 /// Passes an exception to the loop's exception handler, with the transport and its protocol.

@@ -57,7 +57,6 @@ pub struct Listener {
     /// The local name of every connection, unless the listener is bound to a wildcard address.
     local: Option<Arc<[u8]>>,
     context: Py<PyAny>,
-    is_context_given: bool,
     /// Other processes accept from the same socket.
     is_shared: bool,
     state: LoopCell<State>,
@@ -191,7 +190,6 @@ impl Listener {
                     Descriptor::bare(fd, self.kind),
                     &protocol,
                     Some(context),
-                    self.is_context_given,
                     Endpoint::accepted(&peer, self.local.clone()),
                     self.server.as_ref().map(|server| server.clone_ref(py)),
                 )
@@ -267,7 +265,6 @@ impl Listener {
             hand_over,
             kind,
             local: (!local.is_wildcard()).then(|| local.as_bytes().into()),
-            is_context_given: context.is_some(),
             is_shared,
             context: match context {
                 Some(context) => context,

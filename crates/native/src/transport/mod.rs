@@ -16,6 +16,7 @@ mod feeding;
 mod flow;
 mod life;
 mod listener;
+mod own_context;
 mod peers;
 mod pipe;
 mod protocol;

@@ -10,9 +10,9 @@ use super::receive::receive;
 use super::unclosed;
 use crate::errors;
 use crate::event_loop::LoopCore;
+use crate::ffi::LoopCell;
 use crate::ffi::object;
 use crate::ffi::values::Value;
-use crate::ffi::{LoopCell, context};
 use crate::imports;
 use oneloop_engine::sys::socket;
 use oneloop_engine::{Interest, Readiness};
@@ -140,7 +140,7 @@ impl ReadPipeTransport {
             (changed, s.life != Life::New)
         });
         if changed && !paused {
-            slf.get().body.resume_reading(slf.py())?;
+            slf.get().body.resume_reading(slf.py());
         }
         // A transport that has not started is watched only after `connection_made`.
         let is_moot = paused && slf.get().body.owner.get().is_closed_now();
@@ -155,7 +155,7 @@ fn tell_end_of_file(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> P
     let this = object.cast::<ReadPipeTransport>()?.get();
     let Some(protocol) = this.protocol(py) else { return Ok(()) };
     let name = intern!(py, "eof_received");
-    let notified = context::run(&this.body.context(py), || protocol.call_method0(name).map(drop));
+    let notified = this.body.context.run(py, || protocol.call_method0(name).map(drop));
     let ended = owner.get().lap_method(owner, &protocol, name);
     let notified = notified.or_else(|error| {
         let text = "Exception in callback: protocol.eof_received() failed.";
@@ -176,7 +176,7 @@ fn on_ready(
     if !reads || !readiness.is_readable() || this.body.has_just_resumed(owner.py()) {
         return Ok(());
     }
-    context::run(&this.body.context(owner.py()), || this.read_ready(owner, slf))
+    this.body.context.run(owner.py(), || this.read_ready(owner, slf))
 }
 
 #[pymethods]
@@ -198,7 +198,7 @@ impl ReadPipeTransport {
             reading_paused: false,
             last_read: 0,
         };
-        let body = Body::new(owner, end.descriptor, None, false)?;
+        let body = Body::new(owner, end.descriptor, None)?;
         let slf = Py::new(py, Self { body, extra: end.extra, state: LoopCell::new(state) })?;
         ending::begin(slf.bind(py), waiter)?;
         Ok(slf)

@@ -14,8 +14,8 @@ use super::flow::{self, Flow, Mark};
 use super::write_queue::{Channel, WriteQueue};
 use crate::errors;
 use crate::event_loop::LoopCore;
+use crate::ffi::Object;
 use crate::ffi::buffer::View;
-use crate::ffi::{Object, context};
 use crate::imports;
 use oneloop_engine::sys::{clock, fork};
 use pyo3::intern;
@@ -290,13 +290,9 @@ fn settle<T: Sending>(slf: &Bound<'_, T>, timing: Timing) -> PyResult<()> {
         return Ok(());
     }
     match (timing, blocked) {
-        (Timing::Now, true) => {
-            this.body().write_in_current_context(py)?;
-            ending::watch(slf)?;
-        }
+        (Timing::Now, true) => ending::watch(slf)?,
         (Timing::Now, false) => send(slf)?,
         (Timing::Gather, _) if !gathering => {
-            this.body().write_in_current_context(py)?;
             this.outgoing(py, |out| out.gathering = true);
             let object = Object::new(slf.clone().into_any());
             this.body().owner.get().flush_after_callback(py, object, flush::<T>);
@@ -328,9 +324,6 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
         changed
     });
     if changed {
-        if this.outgoing(py, |out| out.blocked) {
-            this.body().write_in_current_context(py)?;
-        }
         ending::watch(slf)?;
     }
     // This may write more: only afterwards is it known whether the queue is empty. As in asyncio, a pipe's protocol
@@ -342,7 +335,7 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
     if this.outgoing(py, |out| out.queue.is_empty()) { this.drained(slf) } else { Ok(()) }
 }
 
-/// At the end of the callback, in its context.
+/// At the end of the callback.
 fn flush<T: Sending>(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let slf = object.cast::<T>()?;
     let this = slf.get();
@@ -350,10 +343,7 @@ fn flush<T: Sending>(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) ->
         out.gathering = false;
         out.has_gathered()
     });
-    if !wanted {
-        return Ok(());
-    }
-    context::run_or_stay(&this.body().write_context(slf.py()), || send(slf))
+    if wanted { send(slf) } else { Ok(()) }
 }
 
 /// Sends gathered data, so that the next action comes after it, as if each write had been sent immediately.
@@ -383,8 +373,11 @@ pub fn maybe_pause_protocol<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
 }
 
 fn tell_protocol<T: Sending>(slf: &Bound<'_, T>, method: &str) -> PyResult<()> {
-    let protocol = slf.get().protocol(slf.py());
-    flow::tell(slf.get().body().owner.bind(slf.py()), slf.as_any(), protocol.as_ref(), method)
+    let py = slf.py();
+    let body = slf.get().body();
+    let protocol = slf.get().protocol(py);
+    body.context
+        .run(py, || flow::tell(body.owner.bind(py), slf.as_any(), protocol.as_ref(), method))
 }
 
 /// Tries once to send what was never tried and drops the rest. The end of the transport must follow.

@@ -12,8 +12,8 @@ use super::sending::{self, Outgoing};
 use super::unclosed;
 use crate::errors;
 use crate::event_loop::LoopCore;
+use crate::ffi::LoopCell;
 use crate::ffi::values::Value;
-use crate::ffi::{LoopCell, context};
 use crate::imports;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::{PyConnectionError, PyOSError};
@@ -157,7 +157,6 @@ impl StreamTransport {
         descriptor: Descriptor,
         protocol: &Bound<'_, PyAny>,
         context: Option<Py<PyAny>>,
-        is_context_given: bool,
         endpoint: Endpoint,
         server: Option<Py<PyAny>>,
     ) -> PyResult<Py<Self>> {
@@ -174,7 +173,7 @@ impl StreamTransport {
             empty_waiter: None,
             writable_waiters: Vec::new(),
         };
-        let body = Body::new(owner, descriptor, context, is_context_given)?;
+        let body = Body::new(owner, descriptor, context)?;
         let (counted_by, state) = (LoopCell::new(None), LoopCell::new(state));
         let slf = Py::new(py, Self { body, endpoint, server: counted_by, state })?;
         if let Some(server) = server {
@@ -216,11 +215,11 @@ fn on_ready(
     let py = owner.py();
     let (reads, writes) = this.state.with(py, |s| (s.reads(), s.writes()));
     if reads && readiness.is_readable() && !this.body.has_just_resumed(py) {
-        context::run(&this.body.context(py), || this.read_ready(owner, slf))?;
+        this.body.context.run(py, || this.read_ready(owner, slf))?;
     }
     // The protocol may have closed it.
     if writes && readiness.is_writable() && this.state.with(py, |s| s.writes()) {
-        context::run(&this.body.write_context(py), || this.write_ready(owner, slf))?;
+        this.write_ready(owner, slf)?;
     }
     Ok(())
 }
@@ -245,8 +244,7 @@ impl StreamTransport {
         let fd = descriptor.fd(py).map_err(|e| errors::os_error("socket", &e))?;
         life::refuse_taken(owner, fd)?;
         // In Python 3.15 the caller can pass the context of a connection.
-        let is_given = context.is_some();
-        let slf = Self::make(owner, descriptor, protocol, context, is_given, endpoint, server)?;
+        let slf = Self::make(owner, descriptor, protocol, context, endpoint, server)?;
         ending::begin(slf.bind(py), waiter)?;
         Ok(slf)
     }

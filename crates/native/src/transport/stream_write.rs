@@ -278,7 +278,7 @@ impl StreamTransport {
             return Ok(());
         }
         if !paused {
-            this.body.resume_reading(slf.py())?;
+            this.body.resume_reading(slf.py());
         }
         ending::watch(slf)
     }

@@ -11,10 +11,10 @@ use super::sending::{self, Outgoing, Sending};
 use super::unclosed;
 use super::write_queue::Channel;
 use crate::event_loop::LoopCore;
+use crate::ffi::LoopCell;
 use crate::ffi::fallible;
 use crate::ffi::object;
 use crate::ffi::values::Value;
-use crate::ffi::{LoopCell, context};
 use crate::imports;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::{PyAssertionError, PyBrokenPipeError, PyNotImplementedError, PyOSError};
@@ -143,10 +143,10 @@ fn on_ready(
     let this = slf.get();
     let py = owner.py();
     if readiness.is_readable() && this.watches_reader(py) {
-        return context::run(&this.body.context(py), || this.reader_gone(slf));
+        return this.body.context.run(py, || this.reader_gone(slf));
     }
     if readiness.is_writable() && this.state.with(py, |s| s.out.blocked) {
-        return context::run(&this.body.write_context(py), || sending::send(slf));
+        return sending::send(slf);
     }
     Ok(())
 }
@@ -166,7 +166,7 @@ impl WritePipeTransport {
         let text = "Pipe transport is only for pipes, sockets and character devices";
         let PipeEnd { descriptor, kind, extra } = PipeEnd::of(owner, pipe, extra, text)?;
         let state = State { life: Life::New, protocol: Some(protocol), out: Outgoing::default() };
-        let body = Body::new(owner, descriptor, None, false)?;
+        let body = Body::new(owner, descriptor, None)?;
         let slf = Py::new(py, Self { body, kind, extra, state: LoopCell::new(state) })?;
         ending::begin(slf.bind(py), waiter)?;
         Ok(slf)

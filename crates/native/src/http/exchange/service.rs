@@ -3,7 +3,7 @@
 use super::compression::Compression;
 use super::error_log;
 use crate::event_loop::LoopCore;
-use crate::ffi::LoopCell;
+use crate::ffi::{LoopCell, context};
 use oneloop_http1::response::http_date;
 use pyo3::prelude::*;
 use pyo3::types::PySet;
@@ -56,6 +56,8 @@ struct Date {
 pub struct Service {
     pub owner: Py<LoopCore>,
     pub options: ResponseOptions,
+    /// The context in which the server was made.
+    context: Py<PyAny>,
     /// Tasks of waiting requests: the loop only has weak references to them.
     pub tasks: Py<PySet>,
     pub serving: LoopCell<Serving>,
@@ -63,8 +65,16 @@ pub struct Service {
 
 impl Service {
     pub fn new(owner: &Bound<'_, LoopCore>, options: ResponseOptions) -> PyResult<Self> {
+        let context = context::copy_current(owner.py())?.unbind();
         let tasks = PySet::empty(owner.py())?.unbind();
-        Ok(Self { owner: owner.clone().unbind(), options, tasks, serving: LoopCell::default() })
+        let (owner, serving) = (owner.clone().unbind(), LoopCell::default());
+        Ok(Self { owner, options, context, tasks, serving })
+    }
+
+    /// A context for one request: a copy of the server's. Another request may have caused this one to begin (it has
+    /// ended, or has let the connection read again), and must not be known to it.
+    pub fn fresh_context<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        context::copy(self.context.bind(py)).map(|copy| copy.into_bound(py))
     }
 
     /// The `date` field of the current second: RFC 9110 section 5.6.7.
@@ -151,6 +161,7 @@ impl Service {
 impl Service {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.owner)?;
+        visit.call(&self.context)?;
         visit.call(&self.tasks)?;
         visit.call(&self.options.trust)?;
         if let Some(compression) = &self.options.compression {

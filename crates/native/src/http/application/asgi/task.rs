@@ -7,7 +7,7 @@ use crate::ffi::coroutine::{self, Step};
 use crate::ffi::fallible;
 use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::values::Value;
-use crate::ffi::{LoopCell, Object};
+use crate::ffi::{LoopCell, Object, context};
 use crate::http::application::ending::ended;
 use crate::http::application::options::ApplicationOptions;
 use crate::http::application::websocket;
@@ -32,7 +32,7 @@ pub struct RequestTask {
 pub struct Asgi {
     app: Py<PyAny>,
     pub template: Template,
-    /// The keyword arguments of `asyncio.Task`.
+    /// The keyword arguments of `asyncio.Task`; `context` is each request's own.
     task_arguments: Py<PyDict>,
 }
 
@@ -66,7 +66,10 @@ impl Asgi {
         recycled::track(py, &exchange.clone().unbind());
         let receive = exchange.getattr(intern!(py, "receive"))?;
         let send = exchange.getattr(intern!(py, "send"))?;
-        let coroutine = match self.app.bind(py).call1((scope, receive, send)) {
+        let service = exchange.get().service.get();
+        let context = service.fresh_context(py)?;
+        let called = context::run(&context, || self.app.bind(py).call1((scope, receive, send)));
+        let coroutine = match called {
             Ok(coroutine) => coroutine,
             Err(error) => return failed(exchange, error),
         };
@@ -77,8 +80,7 @@ impl Asgi {
                 coroutine: LoopCell::new(Some(Object::new(coroutine))),
             },
         )?;
-        let service = exchange.get().service.get();
-        let task = match self.make_task(service, &work) {
+        let task = match self.make_task(service, &work, &context) {
             Ok(task) => task,
             Err(error) => {
                 // The loop's task factory has raised it. Or the first step has, and has ended the request.
@@ -98,14 +100,22 @@ impl Asgi {
         &self,
         service: &Service,
         work: &Bound<'py, RequestTask>,
+        context: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = work.py();
         let owner = service.owner.bind(py);
         // With a task factory, or in debug mode with its tracebacks: use the loop's method.
         if owner.get().is_debug() || !owner.getattr(intern!(py, "_task_factory"))?.is_none() {
-            return owner.call_method1(intern!(py, "create_task"), (work,));
+            // Not as an argument, which not every factory takes.
+            let name = intern!(py, "create_task");
+            return context::run(context, || owner.call_method1(name, (work,)));
         }
-        imports::task(py)?.call((work,), Some(self.task_arguments.bind(py)))
+        let arguments = self.task_arguments.bind(py);
+        arguments.set_item(intern!(py, "context"), context)?;
+        let task = imports::task(py)?.call((work,), Some(arguments));
+        // A request must not live longer for its context's sake.
+        arguments.set_item(intern!(py, "context"), py.None())?;
+        task
     }
 }
 

@@ -9,7 +9,7 @@ use super::file_wrapper::FileWrapper;
 use super::outbox::Outbox;
 use crate::ffi::fallible;
 use crate::ffi::recycled::{Pool, Recycled};
-use crate::ffi::{LoopCell, Object, call};
+use crate::ffi::{LoopCell, Object, call, context};
 use crate::green::HubCore;
 use crate::http::application::ending::ended;
 use crate::http::exchange::contract::Exchange;
@@ -58,11 +58,13 @@ impl WsgiCall {
     /// meant for the hub.
     pub fn work(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        let outcome = match Self::call(slf) {
-            Ok(result) => Self::send_result(slf, &result),
-            Err(error) => Err(error),
-        };
-        Self::finish(slf, outcome, py)
+        match slf.get().exchange.get().service.get().fresh_context(py) {
+            Ok(context) => context::run(&context, || {
+                let outcome = Self::call(slf).and_then(|result| Self::send_result(slf, &result));
+                Self::finish(slf, outcome, py)
+            }),
+            Err(no_memory) => Self::finish(slf, Err(no_memory), py),
+        }
     }
 
     #[inline]

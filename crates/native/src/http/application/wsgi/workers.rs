@@ -7,8 +7,7 @@ use super::call::WsgiCall;
 use crate::event_loop::LoopCore;
 use crate::ffi::detach::detached;
 use crate::ffi::fallible;
-use crate::ffi::{LoopCell, Object, context};
-use crate::imports;
+use crate::ffi::{LoopCell, Object};
 use oneloop_engine::{Added, Crew, Gate};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -159,9 +158,7 @@ impl Workers {
         this.state.with(py, |s| s.crew.begin());
         loop {
             while let Some(job) = Self::take(slf) {
-                // A separate context: what one request sets is not visible to others.
-                let own = imports::context(py)?.call0()?;
-                let worked = context::run(&own, || WsgiCall::work(job.bind(py)));
+                let worked = WsgiCall::work(job.bind(py));
                 drop(job);
                 if let Err(error) = worked {
                     error.write_unraisable(py, None);
