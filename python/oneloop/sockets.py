@@ -13,6 +13,7 @@ from __future__ import annotations
 import _socket
 import asyncio
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -32,6 +33,8 @@ SENDFILE_BLOCK_BYTES = 1 << 20
 COPY_BYTES = 64 * 1024
 # Distance between two probes of the page cache: the kernel's usual read-ahead.
 PROBE_STEP_BYTES = 128 * 1024
+# Between two attempts to connect to a Unix socket whose backlog is full, in seconds.
+FULL_BACKLOG_PAUSE_S = 0.01
 
 _Stock: Any = unix_events._UnixSelectorEventLoop
 # Newer patch releases of CPython move a file's position to the offset even if nothing was sent.
@@ -201,6 +204,8 @@ class SocketMixin:
     async def sock_connect(self: Any, sock: socket.socket, address: Any) -> None:
         """Connect a non-blocking socket. A host name in `address` is resolved first.
 
+        If the backlog of a Unix socket is full, wait until the peer accepts. (asyncio reports success.)
+
         Raises:
             OSError: the connection failed; the message has the address.
             socket.gaierror: the host name cannot be resolved.
@@ -211,13 +216,39 @@ class SocketMixin:
                 address, family=sock.family, type=sock.type, proto=sock.proto, loop=self
             )
             _, _, _, _, address = resolved[0]
-        try:
-            sock.connect(address)
-        except (BlockingIOError, InterruptedError):
-            await self._wait_writable(sock)
-            err = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if err != 0:
-                raise OSError(err, f"Connect call failed {address}") from None
+        while True:
+            try:
+                sock.connect(address)
+            except (BlockingIOError, InterruptedError) as exc:
+                if exc.errno == errno.EAGAIN:
+                    # Unlike EINPROGRESS it means that nothing was begun (connect(2)).
+                    await _before_another_attempt(sock, address)
+                    continue
+                await self._wait_writable(sock)
+                err = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if err != 0:
+                    raise OSError(err, f"Connect call failed {address}") from None
+            return
+
+    async def sendfile(
+        self: Any, transport: Any, file: Any, offset: int = 0, count: int | None = None, *, fallback: bool = True
+    ) -> int:
+        """Send a file over a transport, with the system call if possible. Return the number of bytes.
+
+        Args:
+            transport: a stream transport of this loop.
+            file: a file opened in binary mode, or one of `oneloop.files`. Its position moves behind what was sent.
+            offset: where in the file to begin, in bytes.
+            count: how many bytes to send; None: up to the end of the file.
+            fallback: read and write if the kernel cannot send the file, for example over TLS.
+
+        Raises:
+            ValueError: `offset` is negative, or `count` is not positive. (asyncio's `sock_sendfile` refuses them too.)
+            TypeError: one of them is not an int.
+            RuntimeError: the transport is closing, or `fallback` is False and needed.
+        """
+        _check_part(offset, count)
+        return int(await super().sendfile(transport, file, offset, count, fallback=fallback))  # type: ignore[misc]
 
     async def _sock_sendfile_native(self: Any, sock: socket.socket, file: Any, offset: int, count: int | None) -> int:
         """BaseEventLoop.sock_sendfile()'s hook: sendfile(2), from a regular file to a stream socket."""
@@ -226,9 +257,11 @@ class SocketMixin:
     async def _sendfile_native(self: Any, transport: Any, file: Any, offset: int, count: int | None) -> int:
         """BaseEventLoop.sendfile()'s hook: send the queued data first, then the file."""
         resume = transport.is_reading()
-        transport.pause_reading()
-        await transport._make_empty_waiter()
+        drained = transport._make_empty_waiter()
         try:
+            # It may be cancelled while earlier writes are sent (python/cpython#157025).
+            transport.pause_reading()
+            await drained
             sock = transport.get_extra_info("socket")
             return int(await self._sendfile(sock, file, offset, count, transport._wait_writable))
         finally:
@@ -276,6 +309,7 @@ class SocketMixin:
         """BaseEventLoop.sock_sendfile()'s hook for reads and writes. Handles files of `oneloop.files` here."""
         ours = _ours(file)
         if ours is None:
+            _rewind(file, offset)
             return int(await super()._sock_sendfile_fallback(sock, file, offset, count))  # type: ignore[misc]
         return await _copy_ours(ours, offset, count, lambda data: self.sock_sendall(sock, data))
 
@@ -283,6 +317,7 @@ class SocketMixin:
         """BaseEventLoop.sendfile()'s hook for reads and writes, with the transport's flow control."""
         ours = _ours(file)
         if ours is None:
+            _rewind(file, offset)
             return int(await super()._sendfile_fallback(transport, file, offset, count))  # type: ignore[misc]
         protocol = base_events._SendfileFallbackProtocol(transport)  # type: ignore[attr-defined]
 
@@ -299,6 +334,34 @@ class SocketMixin:
         _check_ssl_socket(sock)
         if self._debug and sock.gettimeout() != 0:
             raise ValueError("the socket must be non-blocking")
+
+
+async def _before_another_attempt(sock: Any, address: Any) -> None:
+    """Wait after an EAGAIN of connect(2), which raises it again if another attempt would not help."""
+    if sock.family != socket.AF_UNIX:
+        raise OSError(errno.EAGAIN, f"Connect call failed {address}")
+    # The backlog is full. The kernel reports free room only to callers that block in connect(2) (unix(7)).
+    await asyncio.sleep(FULL_BACKLOG_PAUSE_S)
+
+
+def _check_part(offset: object, count: object) -> None:
+    """Refuse what `sock_sendfile` refuses, with the same words."""
+    if count is not None:
+        if not isinstance(count, int):
+            raise TypeError(f"count must be a positive integer (got {count!r})")
+        if count <= 0:
+            raise ValueError(f"count must be a positive integer (got {count!r})")
+    if not isinstance(offset, int):
+        raise TypeError(f"offset must be a non-negative integer (got {offset!r})")
+    if offset < 0:
+        raise ValueError(f"offset must be a non-negative integer (got {offset!r})")
+
+
+def _rewind(file: Any, offset: int) -> None:
+    """Go to the beginning of a file that is read from there: asyncio before 3.14.8 goes to other offsets only."""
+    seekable = getattr(file, "seekable", None)
+    if offset == 0 and (hasattr(file, "seek") if seekable is None else seekable()):
+        file.seek(0)
 
 
 def _move(source: int, start: int, end: int) -> None:

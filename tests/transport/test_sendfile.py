@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import io
 import os
+import re
 import socket
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from oneloop import files
 from tests.certificates import client_context, server_context
 from tests.conftest import cancelled, settle
 from tests.loops import new_loop
@@ -68,6 +71,125 @@ async def test_a_file_arrives(
     await ended(server, transport, sink)
 
 
+class Reads:
+    """All that a file must have to be sent."""
+
+    def __init__(self, file: Any) -> None:
+        self.readinto = file.readinto
+
+
+def by_sendfile(path: Path) -> Any:
+    return path.open("rb", buffering=0)
+
+
+def by_reading(path: Path) -> Any:
+    return io.BytesIO(path.read_bytes())
+
+
+def by_files(path: Path) -> Any:
+    return files.open(path, "rb")
+
+
+@contextlib.asynccontextmanager
+async def opened(open_: Callable[[Path], Any], path: Path) -> AsyncIterator[Any]:
+    file = open_(path)
+    if hasattr(file, "__aenter__"):
+        async with file as ours:
+            yield ours
+    else:
+        with file:
+            yield file
+
+
+OFFSETS = [
+    # What was read before, offset, count, what is sent.
+    (0, 0, None, slice(0, None)),
+    (100, 0, None, slice(0, None)),
+    (100, 0, 10, slice(0, 10)),
+    (100, 50, None, slice(50, None)),
+    (100, 50, 10, slice(50, 60)),
+    (100, 200, 10, slice(200, 210)),
+]
+
+
+@pytest.mark.parametrize(("before", "offset", "count", "part"), OFFSETS)
+@pytest.mark.parametrize("open_", [by_sendfile, by_reading, by_files])
+@pytest.mark.parametrize("tls", [False, True, None], ids=["plain", "tls", "sock_sendfile"])
+@pytest.mark.oneloop_only("asyncio before 3.14.8 reads from the file's position if the offset is 0 and it has to read")
+async def test_where_it_begins(
+    loop: asyncio.AbstractEventLoop,
+    path: Path,
+    tls: bool | None,
+    open_: Callable[[Path], Any],
+    before: int,
+    offset: int,
+    count: int | None,
+    part: slice,
+) -> None:
+    expected = CONTENT[part]
+    async with opened(open_, path) as file:
+        read = file.read(before)
+        assert len(await read if asyncio.iscoroutine(read) else read) == before
+        if tls is None:
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                ours.setblocking(False)
+                reader, writer = await asyncio.open_connection(sock=theirs)
+                receiving = asyncio.ensure_future(reader.readexactly(len(expected)))
+                assert await loop.sock_sendfile(ours, file, offset, count) == len(expected)
+                assert await receiving == expected
+                writer.close()
+                await writer.wait_closed()
+        else:
+            server, transport, _, sink = await connected(loop, tls)
+            assert await loop.sendfile(transport, file, offset, count) == len(expected)
+            assert await sink.wait_received(len(expected)) == expected
+            await ended(server, transport, sink)
+        position = file.tell()
+        assert (await position if asyncio.iscoroutine(position) else position) == offset + len(expected)
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+async def test_a_file_without_a_position(loop: asyncio.AbstractEventLoop, tls: bool) -> None:
+    server, transport, _, sink = await connected(loop, tls)
+    assert await loop.sendfile(transport, Reads(io.BytesIO(b"all")), 0) == 3  # type: ignore[arg-type]
+    assert await sink.wait_received(3) == b"all"
+    await ended(server, transport, sink)
+
+
+REFUSED: list[tuple[Any, Any, type[Exception], str]] = [
+    (-1, None, ValueError, "offset must be a non-negative integer (got -1)"),
+    (-1, 5, ValueError, "offset must be a non-negative integer (got -1)"),
+    (0.5, None, TypeError, "offset must be a non-negative integer (got 0.5)"),
+    (0, 0, ValueError, "count must be a positive integer (got 0)"),
+    (0, -1, ValueError, "count must be a positive integer (got -1)"),
+    (0, "1", TypeError, "count must be a positive integer (got '1')"),
+]
+
+
+@pytest.mark.parametrize(("offset", "count", "kind", "text"), REFUSED)
+@pytest.mark.parametrize("method", ["sendfile", "sock_sendfile"])
+@pytest.mark.oneloop_only("asyncio's sendfile() sends something else")
+async def test_wrong_arguments(
+    loop: asyncio.AbstractEventLoop, path: Path, method: str, offset: Any, count: Any, kind: type[Exception], text: str
+) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with path.open("rb") as file, theirs:
+        if method == "sock_sendfile":
+            with ours, pytest.raises(kind, match=re.escape(text)):
+                await loop.sock_sendfile(ours, file, offset, count)
+        else:
+            transport, protocol = await loop.create_connection(Recorder, sock=ours)
+            with pytest.raises(kind, match=re.escape(text)):
+                await loop.sendfile(transport, file, offset, count)
+            transport.close()
+            await protocol.wait_lost()
+        assert file.tell() == 0
+        theirs.setblocking(False)
+        assert await loop.sock_recv(theirs, 10) == b""
+
+
 async def test_what_is_no_file_falls_back(loop: asyncio.AbstractEventLoop) -> None:
     server, transport, _, sink = await connected(loop, tls=False)
     assert await loop.sendfile(transport, io.BytesIO(CONTENT)) == len(CONTENT)
@@ -105,6 +227,46 @@ async def test_cancelled_in_the_middle(loop: asyncio.AbstractEventLoop, path: Pa
     await sink.wait_lost()
     server.close()
     await server.wait_closed()
+
+
+@pytest.mark.parametrize("ours", [False, True], ids=["file", "oneloop.files"])
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("was_paused", [False, True])
+@pytest.mark.oneloop_only("asyncio's transport stays paused, and refuses writes: python/cpython#157025")
+async def test_cancelled_while_it_waits_for_earlier_writes(
+    loop: asyncio.AbstractEventLoop, path: Path, tls: bool, ours: bool, was_paused: bool
+) -> None:
+    """Afterwards the transport is as before, and nothing of the file was sent."""
+    server, transport, protocol, sink = await connected(loop, tls)
+    sink.transport.pause_reading()
+    total = 0
+    while not transport.get_write_buffer_size():
+        transport.write(b"x" * 1_000_000)
+        total += 1_000_000
+    if was_paused:
+        transport.pause_reading()
+    async with contextlib.AsyncExitStack() as stack:
+        file: Any = (
+            await stack.enter_async_context(files.open(path, "rb")) if ours else stack.enter_context(path.open("rb"))
+        )
+        sending = asyncio.ensure_future(loop.sendfile(transport, file, 10))
+        # It holds the transport: a plain one refuses writes now, the protocol of a TLS transport is another.
+        while transport.is_reading() and not was_paused:
+            await asyncio.sleep(0)
+        await settle(3)
+        assert not sending.done()
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+    assert transport.is_reading() is not was_paused
+    assert transport.get_protocol() is protocol
+    transport.write(b"after")
+    transport.resume_reading()
+    sink.transport.write(b"ping")
+    sink.transport.resume_reading()
+    assert await protocol.wait_received(4) == b"ping"
+    assert await sink.wait_received(total + 5) == b"x" * total + b"after"
+    await ended(server, transport, sink)
 
 
 async def test_a_closing_transport(loop: asyncio.AbstractEventLoop, path: Path) -> None:

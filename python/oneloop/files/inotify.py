@@ -122,8 +122,8 @@ class Queue:
         if self._waiting is not None:
             raise RuntimeError("another task is iterating over this watch: use one watch per task")
         waiting = self._waiting = self._loop.create_future()
-        self._loop.add_reader(self._fd, self.wake)
         try:
+            self._loop.add_reader(self._fd, self.wake)
             await waiting
         finally:
             self._waiting = None
