@@ -320,6 +320,9 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
             for step in steps:
                 step.cancel()
             raise
+        finally:
+            # They have the exception, whose traceback has this frame.
+            del waiter, transport, protocol
         # The program may have closed the transport in the meantime.
         return tls._app_transport
 
@@ -348,9 +351,13 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
                     sock.close()
                 raise
 
-        return await super()._create_connection_transport(  # type: ignore[misc]
-            sock, factory, *args, **kwargs
-        )
+        try:
+            return await super()._create_connection_transport(  # type: ignore[misc]
+                sock, factory, *args, **kwargs
+            )
+        except BaseException as exc:
+            _clear_frame(exc, asyncio.BaseEventLoop._create_connection_transport)  # type: ignore[attr-defined]
+            raise
 
     # -- BaseEventLoop's hooks: creating transports and servers ------------------------------------
 
@@ -529,3 +536,16 @@ def _open_stats_socket() -> None:
 
 
 registry.call_with_first(_open_stats_socket)
+
+
+def _clear_frame(exc: BaseException, function: Any) -> None:
+    """Forget the variables of a coroutine that has ended with an exception.
+
+    One of them is the future that has raised it. Together they would stay until the garbage collector runs, with the
+    protocol and the transport.
+    """
+    traceback = exc.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code is function.__code__:
+            traceback.tb_frame.clear()
+        traceback = traceback.tb_next
