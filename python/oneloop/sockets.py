@@ -41,6 +41,40 @@ _Stock: Any = unix_events._UnixSelectorEventLoop
 _MOVES_IN_ANY_CASE = "total_sent" not in _Stock._sock_sendfile_update_filepos.__code__.co_varnames
 
 
+class _FallbackProtocol(base_events._SendfileFallbackProtocol):  # type: ignore[name-defined, misc]
+    """The protocol of a transport while a file is copied to it.
+
+    asyncio's fails if it is told something after a cancellation, and may leave the transport's own protocol in a wrong
+    state: neither paused nor resumed.
+    """
+
+    _should_resume_writing: bool
+    _transport: Any
+    _proto: Any
+
+    def resume_writing(self) -> None:
+        self._forget_cancelled()
+        super().resume_writing()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._forget_cancelled()
+        super().connection_lost(exc)
+
+    async def restore(self) -> None:
+        """Give the transport back. Its protocol is told whether it is paused, if that is another state than before."""
+        was_paused = self._should_resume_writing
+        is_paused = self._transport._protocol_paused
+        self._should_resume_writing = was_paused and not is_paused
+        await super().restore()
+        if is_paused and not was_paused:
+            self._proto.pause_writing()
+
+    def _forget_cancelled(self) -> None:
+        future: asyncio.Future[object] | None = self._write_ready_fut  # type: ignore[has-type]
+        if future is not None and future.cancelled():
+            self._write_ready_fut = None
+
+
 class SocketMixin:
     """`add_reader`, `add_writer` and the `sock_*` methods of `oneloop.Loop`."""
 
@@ -319,7 +353,7 @@ class SocketMixin:
         if ours is None:
             _rewind(file, offset)
             return int(await super()._sendfile_fallback(transport, file, offset, count))  # type: ignore[misc]
-        protocol = base_events._SendfileFallbackProtocol(transport)  # type: ignore[attr-defined]
+        protocol = _FallbackProtocol(transport)
 
         async def put(data: bytes) -> None:
             await protocol.drain()
