@@ -9,6 +9,7 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from socket import gaierror
 from typing import TYPE_CHECKING
 
+from oneloop.check.cookies import Cookies
 from oneloop.check.failures import Failure, words_of
 from oneloop.check.result import Hop, Result
 from oneloop.check.trust import context
@@ -49,7 +50,7 @@ class Blocking:
         self._options = options
         self._client = Client(
             headers=[("User-Agent", options.user_agent), ("Accept-Encoding", "gzip, deflate"), *options.headers],
-            # No URL sees the cookies of another.
+            # No URL sees the cookies of another: each has its own, in `_follow`.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             auth=options.auth,
             timeout=None,
@@ -105,8 +106,12 @@ class Blocking:
     def _follow(self, method: str, made: Result, began_s: float) -> None:
         options = self._options
         text = url_of(made.url)
-        request: Request | None = self._client.build_request(method, text)
+        first = self._client.build_request(method, text)
+        # The program's own, for its own URL's place.
+        given = first.headers.get("Cookie")
+        request: Request | None = first
         hops: list[Hop] = []
+        cookies = Cookies()
         while request is not None:
             refuse_unusual(text, request.url.host, blocks_private=options.block_private)
             left_s = None if options.timeout_s is None else max(1e-9, began_s + options.timeout_s - time.monotonic())
@@ -122,6 +127,12 @@ class Blocking:
                 else:
                     hops.append(Hop(response.status_code, str(request.url)))
                     text = response.headers["location"].strip()
+                    cookies.keep(str(request.url), response.headers.get_list("Set-Cookie"))
+                    if following.url.key != request.url.key:
+                        given = None
+                    found = [value for value in (given, cookies.value(str(following.url))) if value]
+                    if found:
+                        following.headers["Cookie"] = "; ".join(found)
                     _read(response, _LEFT_BYTES)
             finally:
                 response.close()

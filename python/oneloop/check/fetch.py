@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from oneloop._native import ClientPool, ClientTimeouts, LoopCore, parse_response_head
+from oneloop.check.cookies import Cookies, with_cookie
 from oneloop.check.descriptors import SPARE_DESCRIPTORS, allowed, require
 from oneloop.check.failures import Failure, words_of
 from oneloop.check.openings import Opener
@@ -55,13 +56,14 @@ class Attempt:
 class _Trip:
     """The requests of an attempt: the URL's own, and those that it was redirected to."""
 
-    __slots__ = ("deadline", "exchange", "hops", "phases", "place", "target")
+    __slots__ = ("cookies", "deadline", "exchange", "hops", "phases", "place", "target")
 
     def __init__(self, deadline: float | None) -> None:
         self.deadline = deadline
         self.phases: Phases | None = None
         self.exchange: ClientExchange | None = None
         self.hops: list[Hop] = []
+        self.cookies: Cookies | None = None
         self.place: Place | None = None
         self.target = b""
 
@@ -203,6 +205,7 @@ class Fetcher:
     async def _follow(self, method: str, url: str, trip: _Trip, *, follows: bool) -> ClientExchange:
         """Send a request and those that it is redirected to, and return the last one when its head has arrived."""
         trip.hops = []
+        trip.cookies = None
         trip.exchange = None
         trip.phases = None
         trip.place, trip.target = self._places.of(url)
@@ -214,6 +217,7 @@ class Fetcher:
             if not location:
                 return exchange
             trip.hops.append(Hop(exchange.status, trip.url))
+            _keep_cookies(exchange, trip)
             await self._read(exchange, _LEFT_BYTES)
             most = self._options.max_redirects
             if len(trip.hops) > most:
@@ -225,6 +229,8 @@ class Fetcher:
         assert place is not None
         phases = trip.phases = Phases(self._limits, trip.deadline)
         head = place.head(method.encode(), trip.target)
+        if trip.cookies is not None and (value := trip.cookies.value(trip.url)):
+            head = with_cookie(head, value)
         exchange = trip.exchange = place.origin.start(
             method, head, None, False, False, True, self._timeouts, trip.deadline, 0, phases
         )
@@ -304,15 +310,28 @@ def _failure(error: Exception, trip: _Trip) -> Failure:
     return Failure("tls" if isinstance(cause, ssl.SSLError) else "protocol", words_of(cause or error))
 
 
+def _keep_cookies(exchange: ClientExchange, trip: _Trip) -> None:
+    """Keep the cookies of a redirect."""
+    fields = [value.decode("latin-1") for value in _fields(exchange, b"set-cookie")]
+    if fields:
+        if trip.cookies is None:
+            trip.cookies = Cookies()
+        trip.cookies.keep(trip.url, fields)
+
+
 def _field(exchange: ClientExchange, name: bytes) -> str | None:
     """The first field of this name in the head of the response. `name` is in lower case."""
+    for value in _fields(exchange, name):
+        return value.decode("utf-8", "replace")
+    return None
+
+
+def _fields(exchange: ClientExchange, name: bytes) -> list[bytes]:
+    """The values of the fields of this name. `name` is in lower case."""
     head = exchange.response_head
     assert head is not None
     _, _, fields = parse_response_head(head)
-    for key, value in fields:
-        if key.lower() == name:
-            return bytes(value).decode("utf-8", "replace")
-    return None
+    return [bytes(value) for key, value in fields if key.lower() == name]
 
 
 def _seconds(retry_after: str | None) -> float | None:
