@@ -245,6 +245,40 @@ def test_idle_threads_do_not_hold_up_the_interpreters_end() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "ended\n", "")
 
 
+BUSY = """
+import asyncio, socket, threading, time
+import oneloop
+from oneloop import _native
+
+begun = threading.Event()
+
+def app(environ, start_response):
+    begun.set()
+    while True:
+        time.sleep(0.0002)
+
+async def main():
+    global client
+    loop = asyncio.get_running_loop()
+    http = _native.HttpServer(loop, app, interface="wsgi")
+    server = await loop.create_server(http, "127.0.0.1", 0)
+    client = socket.create_connection(server.sockets[0].getsockname())
+    client.sendall(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+    await asyncio.sleep(3600)
+
+threading.Thread(target=oneloop.run, args=(main(),), daemon=True).start()
+begun.wait()
+print("ended")
+"""
+
+
+def test_busy_threads_of_a_daemon_end_with_the_interpreter() -> None:
+    """The threads of a server whose loop is in a daemon thread are daemons, too."""
+    command = [sys.executable, "-c", BUSY]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "ended\n", "")
+
+
 CLOSED = """
 import asyncio, socket, threading
 import oneloop

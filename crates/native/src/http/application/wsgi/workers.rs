@@ -7,6 +7,7 @@ use super::call::WsgiCall;
 use crate::event_loop::LoopCore;
 use crate::ffi::detach::detached;
 use crate::ffi::fallible;
+use crate::ffi::thread_exit::guard_thread;
 use crate::ffi::{LoopCell, Object};
 use oneloop_engine::{Added, Crew, Gate};
 use pyo3::intern;
@@ -153,6 +154,7 @@ fn look(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()>
 impl Workers {
     /// The main function of a thread.
     fn _work(slf: &Bound<'_, Self>) -> PyResult<()> {
+        guard_thread();
         let py = slf.py();
         let this = slf.get();
         this.state.with(py, |s| s.crew.begin());
