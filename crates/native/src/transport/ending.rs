@@ -28,9 +28,12 @@ pub struct Body {
     pub registration: Registration,
     /// `connection_made` was called.
     has_begun: LoopCell<bool>,
-    /// The argument of `connection_lost`; `Some` once that is scheduled.
-    lost_with: LoopCell<Option<Option<Py<PyAny>>>>,
+    /// `Some` once `connection_lost` is scheduled.
+    lost_with: LoopCell<Option<Lost>>,
 }
+
+/// The argument of `connection_lost`.
+struct Lost(Option<Py<PyAny>>);
 
 impl Body {
     /// `context`: `None` for a copy of the current one.
@@ -75,7 +78,7 @@ impl Body {
         visit.call(&self.owner)?;
         self.context.visit(visit)?;
         self.lost_with
-            .peek(|lost| lost.as_ref().map_or(Ok(()), |exc| visit.call(exc)))
+            .peek(|lost| lost.as_ref().map_or(Ok(()), |Lost(exc)| visit.call(exc)))
             .unwrap_or(Ok(()))?;
         self.descriptor.visit(visit)
     }
@@ -270,7 +273,7 @@ fn mark_lost<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) -> bo
     }
     this.set_life(py, Life::Lost);
     let body = this.body();
-    body.lost_with.with(py, |slot| *slot = Some(exc.map(Bound::unbind)));
+    body.lost_with.with(py, |slot| *slot = Some(Lost(exc.map(Bound::unbind))));
     body.registration.end(body.owner.get(), slf.as_any(), body.descriptor.fd(py).is_ok());
     true
 }
@@ -283,7 +286,7 @@ fn finish<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> 
     let body = this.body();
     let protocol = this.protocol(py);
     let (notified, counted) = match (&protocol, body.lost_with.take(py)) {
-        (Some(protocol), Some(exc)) => {
+        (Some(protocol), Some(Lost(exc))) => {
             let exc = exc.as_ref().map(|exc| exc.bind(py));
             let notified = life::connection_lost(&body.context, protocol, exc);
             (notified, owner.get().lap_method(owner, protocol, intern!(py, "connection_lost")))
