@@ -84,7 +84,7 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
             if self._may_be_signalled() and _is_running(self._proc.pid):
                 self._proc.kill()
 
-    def send_signal(self: Any, number: int) -> None:
+    def send_signal(self: Any, signal: int) -> None:
         """Send a signal to the child; no effect if the loop knows that it has ended.
 
         Raises:
@@ -93,7 +93,7 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
         self._check_proc()
         if self._may_be_signalled():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._proc.pid, number)
+                os.kill(self._proc.pid, signal)
 
     def terminate(self) -> None:
         """Send SIGTERM, see `send_signal`."""
