@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ordinary-user.sh PREPARATION COMMAND: runs two lines of shell in a clone of this checkout, where a newcomer may be worst
 # off: as the user `nobody`, in a path with a space, with 1,024 descriptors, a umask of 077 and no terminal; COMMAND with a
-# home folder that is read-only, too, and with no network but the IPv4 loopback. Needs root, to become that user; otherwise
-# prints why it does nothing.
+# home folder that is read-only, too, with no network, and with IPv6 off. Needs root, to become that user; otherwise prints
+# why it does nothing.
 #
 # Home folders such as /root are closed to other users, and the tools may be there. In a mount namespace of its own the
 # commands see only the tools in it: pyenv's interpreters and the Rust toolchain.
@@ -51,5 +51,7 @@ unshare --mount --propagation private bash -c '
     mount --bind "$HOME" "$HOME"
     mount -o remount,bind,ro "$HOME"
     no_ipv6="sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1"
-    exec unshare --net sh -c "$no_ipv6; ip link set lo up; exec \"\$@\"" sh "${as_nobody[@]}" "$2" </dev/null
+    # An address beside the loopback: without any, getaddrinfo(AI_ADDRCONFIG) finds not even localhost.
+    up="ip link set lo up; ip addr add 192.0.2.1/32 dev lo"
+    exec unshare --net sh -c "$no_ipv6; $up; exec \"\$@\"" sh "${as_nobody[@]}" "$2" </dev/null
 ' ordinary-user "$@"

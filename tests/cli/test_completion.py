@@ -6,6 +6,7 @@ import contextlib
 import os
 import pty
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -175,6 +176,6 @@ def test_an_unknown_shell_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
-    done = run("/bin/sh", "-c", f"{sys.executable} -m oneloop completion bash > /dev/full", cwd=tmp_path)
+    done = run("/bin/sh", "-c", f"{shlex.quote(sys.executable)} -m oneloop completion bash > /dev/full", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("oneloop completion: [Errno 28] No space left on device\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shlex
 import sys
 import webbrowser
 from html.parser import HTMLParser
@@ -146,7 +147,7 @@ def test_a_page_that_does_not_exist_is_refused_with_advice(tmp_path: Path) -> No
 
 
 def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
-    done = run("/bin/sh", "-c", f"{sys.executable} -m oneloop docs serve > /dev/full", cwd=tmp_path)
+    done = run("/bin/sh", "-c", f"{shlex.quote(sys.executable)} -m oneloop docs serve > /dev/full", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr == "oneloop docs: [Errno 28] No space left on device\n"
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import sys
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def test_only_a_problem_is_status_1(
 
 
 def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
-    done = run("/bin/sh", "-c", f"{sys.executable} -m oneloop doctor > /dev/full", cwd=tmp_path)
+    done = run("/bin/sh", "-c", f"{shlex.quote(sys.executable)} -m oneloop doctor > /dev/full", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, "oneloop doctor: [Errno 28] No space left on device\n")
 
 

@@ -134,7 +134,8 @@ def test_interactive_afterwards(here: Path, program: str, typed: str) -> None:
     (here / "program.py").write_text(program)
 
     def done(*command: str) -> list[str]:
-        answer = programs.run_command(*command, "-i", "program.py", cwd=here, typed=typed)
+        # The console writes its history there, at its end.
+        answer = programs.run_command(*command, "-i", "program.py", cwd=here, typed=typed, env={"HOME": str(here)})
         return [answer.stdout, answer.stderr, str(answer.returncode)]
 
     assert done(*ONELOOP_RUN) == done(*PYTHON)

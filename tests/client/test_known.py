@@ -98,6 +98,7 @@ def test_the_same_bytes_are_sent(make_caller: MakeCaller) -> None:
                     getattr(knowing, method)(url)
                     new = make_caller(**setting)
                     response = getattr(new, method)(url)
+                    new.close()
                     again = getattr(knowing, method)(url)
                     assert heads[-3] == heads[-2] == heads[-1]
                     assert response.url == again.url

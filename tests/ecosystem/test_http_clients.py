@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -38,8 +39,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def output(*command: str, limit_s: float = 100) -> str:
+    # Go's cache is that of scripts/go-site.sh: the home folder may be read-only, and it has the standard library.
     done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "GOCACHE": str(ROOT / "bench/native/target/go-cache"), "CGO_ENABLED": "0"},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
