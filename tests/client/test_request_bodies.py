@@ -272,3 +272,36 @@ def test_a_text_file_is_refused(tmp_path: Path) -> None:
         Request("POST", "http://host/", content=file)
     with pytest.raises(TypeError, match="binary mode"):
         Request("POST", "http://host/", content=io.StringIO("text"))
+
+
+class Growing(io.BytesIO):
+    """A file to which somebody appends while it is read."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        if size != 0:
+            here = self.tell()
+            self.seek(0, io.SEEK_END)
+            self.write(b"more")
+            self.seek(here)
+        return data
+
+
+@pytest.mark.parametrize("length", [0, 10, 200_000])
+@pytest.mark.parametrize("is_form", [False, True])
+def test_a_file_that_grows_while_it_is_sent(caller: Caller, is_form: bool, length: int) -> None:
+    """As much is sent as the Content-Length says, which was the file's."""
+    got: list[bytes] = []
+
+    def serve(peer: Peer) -> None:
+        while head := peer.head():
+            got.append(take_body(peer, head))
+            peer.answer(b"ok")
+
+    content = b"x" * length
+    with RawServer(serve) as server:
+        for _ in range(2):
+            given: Any = {"files": {"file": Growing(content)}} if is_form else {"content": Growing(content)}
+            assert caller.post(server.url, **given).content == b"ok"
+    assert all(content in body and b"xmore" not in body for body in got)
+    assert len(got) == 2

@@ -90,7 +90,6 @@ class Recorder:
         answering("304 Not Modified", [], [b"x"]),
         answering("204 No Content", [("Content-Length", "5")], []),
         answering("100 Continue", [], []),
-        answering("200 OK", [("Content-Length", "1")], [b"two"]),
         answering("200 OK", [("Content-Length", "x")], [b"x"]),
         answering("200 OK", [("Content-Length", "1"), ("content-length", "1")], [b"x"]),
         answering("200", [("A\r\nB", "x")], [b""]),
@@ -133,7 +132,6 @@ def failing_late() -> Iterator[bytes]:
         answering("200 OK", [], failing_late),
         answering("200 OK", [("Content-Length", "10")], failing_late),
         answering("200 OK", [("Content-Length", "10")], [b"begin"]),
-        answering("200 OK", [("Content-Length", "7")], lambda: iter([b"begin", b"too long"])),
     ],
 )
 def test_an_answer_that_fails_on_the_way_is_seen_to_be_cut(app: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,6 +143,48 @@ def test_an_answer_that_fails_on_the_way_is_seen_to_be_cut(app: Any, capsys: pyt
         assert b"500" not in data
         assert data.count(b"HTTP/1.1") == 1
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_body_longer_than_its_length() -> None:
+    """What the Content-Length allows is sent, and nothing more is asked for (PEP 3333)."""
+    asked: list[str] = []
+
+    def endless() -> Iterator[bytes]:
+        try:
+            while True:
+                yield b"ab"
+        finally:
+            asked.append("closed")
+
+    for length, result, body in [
+        ("1", [b"two"], b"t"),
+        ("0", [b"two"], b""),
+        ("7", lambda: iter([b"begin", b"too long"]), b"beginto"),
+        ("5", lambda: iter([b"begin", b"too long"]), b"begin"),
+        ("5", endless, b"ababa"),
+    ]:
+        app = answering("200 OK", [("Content-Length", length)], result)
+        assert framing(app) == ("200 OK", length, None, body)
+        if result is not endless:
+            assert framing(app, method="HEAD") == ("200 OK", length, None, b"")
+    assert asked == ["closed"]
+
+
+@pytest.mark.parametrize(("parts", "body"), [([b"begin", b"too long"], b"beginto"), ([b"too long"], b"too lon")])
+def test_more_is_written_than_the_length_allows(parts: list[bytes], body: bytes) -> None:
+    errors: list[AssertionError] = []
+
+    def app(environ: dict[str, Any], start_response: StartResponse) -> list[bytes]:
+        write = start_response("200 OK", [("Content-Length", "7")])
+        try:
+            for part in parts:
+                write(part)
+        except AssertionError as error:
+            errors.append(error)
+        return []
+
+    assert framing(app) == ("200 OK", "7", None, body)
+    assert [str(error) for error in errors] == ["the body is longer than its Content-Length of 7 bytes"]
 
 
 def test_write() -> None:

@@ -184,6 +184,36 @@ def sized(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
 
 
 @route
+def of_length(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """`?kind,length,part,part`: the parts, given in a way, with a Content-Length. `x*3` is xxx."""
+    query = environ["QUERY_STRING"]
+    kind, length, *rest = query.split(",")
+    parts = [(text * int(times or 1)).encode() for text, _, times in (part.partition("*") for part in rest)]
+    write = start_response("200 OK", [*TEXT, ("Content-Length", length)])
+
+    def iterated(times: int) -> Iterator[bytes]:
+        for _ in range(times):
+            yield from parts
+        told.add(f"{query} at its end")
+
+    if kind.startswith("write"):
+        try:
+            for part in parts:
+                write(part)
+        except RuntimeError as error:
+            told.add(f"{query} {error}")
+            if kind == "write":
+                raise
+        return []
+    if kind == "file":
+        file: Iterable[bytes] = environ["wsgi.file_wrapper"](io.BytesIO(b"".join(parts)))
+        return file
+    results: dict[str, Iterable[bytes]] = {"list": parts, "tuple": tuple(parts)}
+    endless = kind == "endless"
+    return results.get(kind) or Closing(iterated(sys.maxsize if endless else 1), f"{query} closed")
+
+
+@route
 def empty(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     start_response("200 OK", TEXT)
     return []

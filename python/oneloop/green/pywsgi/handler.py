@@ -373,8 +373,8 @@ class WSGIHandler(Response):
         if isinstance(result, (list, tuple)) and len(result) > 1 and sum(map(len, result)) <= JOINED_BYTES:
             result = (b"".join(result),)
         for data in result:
-            if data:
-                self.write(data)
+            if data and not self._write_allowed(data):
+                break
         if not self.headers_sent:
             if self.status:
                 self.write(b"")

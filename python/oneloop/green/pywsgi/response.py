@@ -159,23 +159,25 @@ class Response:
             AssertionError: there is no head, the response must not have a body, or the body exceeds its Content-Length.
             OSError: the client has disconnected.
         """
+        if not self._write_allowed(data):
+            raise self.ApplicationError(f"the body is longer than its Content-Length of {self._declared_length} bytes")
+
+    def _write_allowed(self, data: bytes) -> bool:
+        """Write as much as the Content-Length allows. Return whether that was all (PEP 3333)."""
+        if data and (self.code == 204 or self.code == 304):
+            raise self.ApplicationError(f"The {self.code} response must have no body")
+        length = self._declared_length
+        is_all = length is None or self.body_length + len(data) <= length or not self._has_body
+        if not is_all:
+            assert length is not None
+            data = data[: length - self.body_length]
         if not self.headers_sent:
             if not self.status:
                 raise self.ApplicationError("The application did not call start_response()")
-            self._check_body(data)
             self._write_with_headers(data)
         elif data:
-            self._check_body(data)
             self._write(data)
-
-    def _check_body(self, data: bytes) -> None:
-        if not data:
-            return
-        if self.code == 204 or self.code == 304:
-            raise self.ApplicationError(f"The {self.code} response must have no body")
-        length = self.body_length + len(data)
-        if self._declared_length is not None and length > self._declared_length and self._has_body:
-            raise self.ApplicationError(f"the body is longer than its Content-Length of {self._declared_length} bytes")
+        return is_all
 
     def _write_with_headers(self, data: bytes) -> None:
         self.headers_sent = True

@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from oneloop.http.client.errors import StreamConsumed
-from oneloop.http.client.multipart import Multipart
+from oneloop.http.client.multipart import Multipart, read_up_to
 
 __all__ = ["Stream", "encode_body"]
 
@@ -34,10 +34,12 @@ class Stream:
 
     Args:
         parts: an iterable or asynchronous iterable of bytes, or a file.
+        length_bytes: how much of a file is sent, which may grow meanwhile; None: all of it.
     """
 
-    def __init__(self, parts: Any) -> None:
+    def __init__(self, parts: Any, length_bytes: int | None = None) -> None:
         self._parts = parts
+        self._length_bytes = length_bytes
         self._is_used = False
         # A generator can be read once; a file and a list again.
         self._start = _position_of(parts)
@@ -65,7 +67,10 @@ class Stream:
         if hasattr(parts, "read"):
             if self._start is not None:
                 parts.seek(self._start)
-            return lambda: parts.read(PIECE_BYTES)
+            if self._length_bytes is None:
+                return lambda: parts.read(PIECE_BYTES)
+            pieces_of_file = read_up_to(parts, self._length_bytes)
+            return lambda: next(pieces_of_file, b"")
         if self.is_async:
             pieces = aiter(parts)
             return lambda: _next_async(pieces)
@@ -180,6 +185,6 @@ def _encode_content(content: Any) -> tuple[dict[str, str], bytes | Stream]:
         is_file = hasattr(content, "read") and not _reads_as_coroutine(content)
         length = _length_of(content) if is_file else None
         if length is not None:
-            return {"Content-Length": str(length)}, Stream(content)
+            return {"Content-Length": str(length)}, Stream(content, length)
         return {"Transfer-Encoding": "chunked"}, Stream(content)
     raise TypeError(f"Unexpected type for 'content', {type(content)!r}")

@@ -22,6 +22,13 @@ def _parameter(name: str, value: str) -> bytes:
     return f'{name}="{_TO_ESCAPE.sub(lambda match: _ESCAPED[match[0]], value)}"'.encode()
 
 
+def read_up_to(file: Any, length_bytes: int) -> Iterator[bytes]:
+    """Yield so much of a file, or less at its end."""
+    while length_bytes > 0 and (data := file.read(min(PIECE_BYTES, length_bytes))):
+        length_bytes -= len(data)
+        yield data
+
+
 class _Field:
     def __init__(self, name: str, value: Any) -> None:
         if not isinstance(name, str):
@@ -65,6 +72,8 @@ class _File:
             lines[0] += b"; " + _parameter("filename", filename)
         lines += [f"{field}: {value}".encode() for field, value in headers.items()]
         self.head = b"\r\n".join(lines) + b"\r\n\r\n"
+        # What the request says of it. The file may grow meanwhile.
+        self._length_bytes: int | None = None
 
     @property
     def is_repeatable(self) -> bool:
@@ -83,7 +92,8 @@ class _File:
             self._file.seek(here)
         except (AttributeError, OSError):
             return None
-        return int(length)
+        self._length_bytes = int(length)
+        return self._length_bytes
 
     def parts(self) -> Iterator[bytes]:
         if isinstance(self._file, bytes):
@@ -93,6 +103,9 @@ class _File:
             # A pipe cannot seek: it is read once.
             with suppress(OSError):
                 self._file.seek(0)
+        if self._length_bytes is not None:
+            yield from read_up_to(self._file, self._length_bytes)
+            return
         while data := self._file.read(PIECE_BYTES):
             yield data
 

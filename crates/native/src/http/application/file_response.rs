@@ -282,9 +282,9 @@ impl FileResponse {
         let this = slf.get();
         let opened = found.map_err(|error| crate::errors::path_error(&error, path))?;
         let exchange = this.exchange.bind(py);
-        exchange.get().expect_length(py, opened.status.len)?;
+        let len_bytes = exchange.get().fit_file(py, opened.status.len)?;
         this.files.get().adopt(py, &opened);
-        let sending = Sending::new(opened.fd, 0, opened.status.len, Vec::new());
+        let sending = Sending::new(opened.fd, 0, len_bytes, Vec::new());
         this.set(py, State::Sending(sending));
         Self::go_on(slf)
     }

@@ -98,17 +98,20 @@ impl Exchange {
         self.state.with(py, |s| s.set_length(len_bytes));
     }
 
-    /// The whole body will have this length: compares it with the head's, or sets it if the head has none. RuntimeError
-    /// if they differ.
-    pub fn expect_length(&self, py: Python<'_>, len_bytes: u64) -> PyResult<()> {
+    /// The rest of the body is a file of this length. Returns how much of it is sent: what the Content-Length says, which
+    /// is set if there is none. A file may have grown since the application has asked for its length. RuntimeError if
+    /// it is too short.
+    pub fn fit_file(&self, py: Python<'_>, len_bytes: u64) -> PyResult<u64> {
         self.state.with(py, |s| {
-            if let Framing::Length(left) = s.framing {
-                return check_length(left, usize::try_from(len_bytes)?, true);
+            if let Framing::Length(left) = s.plain_framing() {
+                let fitting = len_bytes.min(left);
+                check_length(left, usize::try_from(fitting)?, true)?;
+                return Ok(fitting);
             }
             if !s.has_trailers {
                 s.set_length(len_bytes);
             }
-            Ok(())
+            Ok(len_bytes)
         })
     }
 

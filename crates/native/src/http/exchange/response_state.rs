@@ -59,10 +59,12 @@ pub struct Framed {
     pub body_bytes: u64,
 }
 
+pub const TOO_LONG: &str = "Response content longer than Content-Length";
+
 /// RuntimeError for a body that is longer than its Content-Length, or ends before it.
 pub fn check_length(left: u64, len: usize, ends: bool) -> PyResult<()> {
     let text = if (len as u64) > left {
-        "Response content longer than Content-Length"
+        TOO_LONG
     } else if ends && (len as u64) < left {
         "Response content shorter than Content-Length"
     } else {

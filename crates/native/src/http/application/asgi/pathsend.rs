@@ -51,25 +51,28 @@ pub fn start<'py>(
             .inspect_err(|_| this.state.with(py, |s| s.is_sending_file = false))?;
         return Ok(Some(waiter));
     };
-    this.expect_length(py, opened.status.len)?;
-    if let Some(content) = read_all(py, &opened)? {
+    let len_bytes = this.fit_file(py, opened.status.len)?;
+    if let Some(content) = read_all(py, &opened, len_bytes)? {
         Exchange::write_body(exchange, &content, false)?;
         return Ok(None);
     }
     let waiter = waiter(py)?;
-    let len_bytes = opened.status.len;
     let part = FilePart::new(opened, 0, len_bytes);
     FileResponse::send(exchange, part, Some(&waiter))
         .inspect_err(|_| this.state.with(py, |s| s.is_sending_file = false))?;
     Ok(Some(waiter))
 }
 
-/// `None`: it is too long, or not entirely in memory.
-fn read_all<'py>(py: Python<'py>, opened: &Opened) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    if opened.status.len > SHORT_BYTES {
+/// The start of a file. `None`: it is too long, or not entirely in memory.
+fn read_all<'py>(
+    py: Python<'py>,
+    opened: &Opened,
+    len_bytes: u64,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    if len_bytes > SHORT_BYTES {
         return Ok(None);
     }
-    let len = usize::try_from(opened.status.len)?;
+    let len = usize::try_from(len_bytes)?;
     let mut room = BytesRoom::new(py, len)?;
     if len == 0 {
         return room.completed(py, 0).map(Some);

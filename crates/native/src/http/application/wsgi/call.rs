@@ -29,9 +29,19 @@ pub struct State {
     /// The greenlet it runs in, once it waits.
     pub greenlet: Option<Object>,
     pub is_ended: bool,
+    /// Its body was longer than the Content-Length: the end of the response was sent.
+    pub is_cut: bool,
     /// Parts that a green thread has sent since others ran.
     pub parts_in_a_row: usize,
     pub outbox: Outbox,
+}
+
+/// How much of a part the response had room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    Whole,
+    /// The body is longer than its Content-Length. The response is complete.
+    Part,
 }
 
 /// One call of a WSGI application. Calling it runs the work of a green thread.
@@ -118,16 +128,9 @@ impl WsgiCall {
         let mut is_first = true;
         for data in result.try_iter()? {
             let data = data?;
-            let mut data = data_of(&data)?.clone();
+            let data = data_of(&data)?;
             if exchange.state.with(slf.py(), |s| s.is_disconnected) {
                 return Ok(());
-            }
-            if file.is_some() {
-                let whole_len = data.as_bytes().len();
-                data = FileWrapper::within(exchange, data)?;
-                if data.as_bytes().is_empty() && whole_len > 0 {
-                    break;
-                }
             }
             if data.as_bytes().is_empty() {
                 continue;
@@ -136,7 +139,10 @@ impl WsgiCall {
                 exchange.set_length(slf.py(), data.as_bytes().len() as u64);
             }
             is_first = false;
-            Self::send(slf, &data, true)?;
+            if Self::send(slf, data, true)? == Taken::Part {
+                // PEP 3333: the server stops iterating when enough data has been sent.
+                return if file.is_some() { Ok(()) } else { slf.get().warn_of_excess(slf.py()) };
+            }
             if exchange.state.with(slf.py(), |s| s.framing == Framing::NoBody) {
                 // Nobody receives the rest, which may be endless.
                 break;
@@ -149,7 +155,10 @@ impl WsgiCall {
     fn send_whole(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let data = data_of(data)?;
         slf.get().exchange.get().set_length(slf.py(), data.as_bytes().len() as u64);
-        Self::send(slf, data, false)
+        match Self::send(slf, data, false)? {
+            Taken::Whole => Ok(()),
+            Taken::Part => slf.get().warn_of_excess(slf.py()),
+        }
     }
 
     /// Sends the end of the body.
@@ -157,19 +166,28 @@ impl WsgiCall {
         let py = slf.py();
         // If there was no data at all, the length is known to be 0.
         slf.get().exchange.get().set_length(py, 0);
-        Self::send(slf, &fallible::bytes(py, b"")?, false)
+        Self::send(slf, &fallible::bytes(py, b"")?, false).map(drop)
     }
 
-    /// Sends a part of the body, the last one if `more` is false. AssertionError before `start_response`.
-    pub fn send(slf: &Bound<'_, Self>, data: &Bound<'_, PyBytes>, more: bool) -> PyResult<()> {
+    /// Sends a part of the body, the last one if `more` is false: as much of it as the Content-Length allows (PEP
+    /// 3333). AssertionError before `start_response`.
+    pub fn send(slf: &Bound<'_, Self>, data: &Bound<'_, PyBytes>, more: bool) -> PyResult<Taken> {
         let py = slf.py();
         let exchange = slf.get().exchange.get();
-        let (response, is_disconnected) =
-            exchange.state.with(py, |s| (s.response, s.is_disconnected));
+        let (response, is_disconnected, framing) =
+            exchange.state.with(py, |s| (s.response, s.is_disconnected, s.plain_framing()));
         if is_disconnected {
             // The client is gone. An application that writes without end must get an exception.
             let gone = client_gone(py, "the client has closed the connection");
-            return if more { Err(gone) } else { Ok(()) };
+            return if more { Err(gone) } else { Ok(Taken::Whole) };
+        }
+        let left = match framing {
+            Framing::Length(left) => usize::try_from(left).unwrap_or(usize::MAX),
+            _ => usize::MAX,
+        };
+        let len = data.as_bytes().len();
+        if left < len || (len == 0 && slf.get().state.with(py, |s| s.is_cut)) {
+            return Self::send_allowed(slf, data, left);
         }
         match response {
             Response::Awaited => Err(PyAssertionError::new_err(
@@ -179,11 +197,43 @@ impl WsgiCall {
                 Err(PyAssertionError::new_err("the response is complete: nothing can follow"))
             }
             Response::Started | Response::Streaming | Response::Trailing => {
-                let data = exchange.packed(data, more)?;
-                let framed = exchange.frame(py, data.as_bytes(), more)?;
-                Self::put(slf, framed, &data)
+                Self::send_framed(slf, data, more)?;
+                Ok(Taken::Whole)
             }
         }
+    }
+
+    #[inline]
+    fn send_framed(slf: &Bound<'_, Self>, data: &Bound<'_, PyBytes>, more: bool) -> PyResult<()> {
+        let exchange = slf.get().exchange.get();
+        let data = exchange.packed(data, more)?;
+        let framed = exchange.frame(slf.py(), data.as_bytes(), more)?;
+        Self::put(slf, framed, &data)
+    }
+
+    /// The body is longer than the Content-Length says: the response ends with the `left` bytes that belong to it.
+    /// What comes after them is dropped.
+    #[cold]
+    fn send_allowed(
+        slf: &Bound<'_, Self>,
+        data: &Bound<'_, PyBytes>,
+        left: usize,
+    ) -> PyResult<Taken> {
+        let py = slf.py();
+        if !slf.get().state.with(py, |s| std::mem::replace(&mut s.is_cut, true)) {
+            let allowed = fallible::bytes(py, &data.as_bytes()[..left])?;
+            Self::send_framed(slf, &allowed, false)?;
+        }
+        Ok(Taken::Part)
+    }
+
+    /// An application that sends too much has a mistake. A file may just have grown.
+    #[cold]
+    fn warn_of_excess(&self, py: Python<'_>) -> PyResult<()> {
+        self.exchange.get().service.get().tell_once(py, "content-length", || {
+            "The application has sent a body that is longer than its Content-Length. The rest was left out (PEP 3333)."
+                .to_owned()
+        })
     }
 
     /// The application has ended.

@@ -1,6 +1,5 @@
 //! `wsgi.file_wrapper`: a file as the body of a response.
 
-use crate::ffi::fallible;
 use crate::http::exchange::contract::Exchange;
 use crate::http::exchange::reply::FilePart;
 use crate::http::exchange::response_state::{Framing, Response};
@@ -62,24 +61,6 @@ impl FileWrapper {
         let number: i32 = file.call_method0(intern!(py, "fileno"))?.extract()?;
         let opened = served::share(number, may_block)?;
         Ok(opened.map(|opened| FilePart::new(opened, first, len_bytes)))
-    }
-
-    /// As much of the file's next block as belongs to the body: a file may be longer than its Content-Length, and
-    /// exactly that many bytes are sent (PEP 3333).
-    pub fn within<'py>(
-        exchange: &Exchange,
-        block: Bound<'py, PyBytes>,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let py = block.py();
-        match exchange.state.with(py, |s| s.plain_framing()) {
-            Framing::Length(left) => match usize::try_from(left) {
-                Ok(left) if left < block.as_bytes().len() => {
-                    fallible::bytes(py, &block.as_bytes()[..left])
-                }
-                _ => Ok(block),
-            },
-            _ => Ok(block),
-        }
     }
 
     /// The number of bytes left in a regular file; `None` for other files.

@@ -1,11 +1,11 @@
 //! `start_response` and `write` of a WSGI application (PEP 3333).
 
-use super::call::{WsgiCall, data_of};
+use super::call::{Taken, WsgiCall, data_of};
 use crate::ffi::method::{self, Arguments, FastMethod};
 use crate::http::exchange::response::Head;
 use crate::http::exchange::response_fields::{Found, add_field, says_close};
-use crate::http::exchange::response_state::Response;
-use pyo3::exceptions::{PyAssertionError, PyTypeError, PyValueError};
+use crate::http::exchange::response_state::{Response, TOO_LONG};
+use pyo3::exceptions::{PyAssertionError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
@@ -196,7 +196,10 @@ impl FastMethod for Write {
         let data = arguments.one("write", intern!(py, "data"))?;
         let data = data_of(&data)?;
         if !data.as_bytes().is_empty() {
-            WsgiCall::send(&slf, data, true)?;
+            // PEP 3333 lets a server raise an error for what the Content-Length does not allow.
+            if WsgiCall::send(&slf, data, true)? == Taken::Part {
+                return Err(PyRuntimeError::new_err(TOO_LONG));
+            }
         }
         Ok(py.None().into_bound(py))
     }
