@@ -92,6 +92,28 @@ def test_tls_begins_behind_it(tmp_path: Path, options: tuple[str, ...], is_at_on
         assert text.endswith(CLIENT + b" https")
 
 
+def test_a_client_that_leaves_before_tls_is_not_counted_for_ever(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    certificate = ("--ssl-certfile", ONLYCERT, "--ssl-keyfile", ONLYKEY)
+    with Service(tmp_path, "--proxy-protocol", "--limit-concurrency", "3", *certificate) as service:
+        for first in (b"", b"\x16\x03\x01\x02", b"no TLS"):
+            for _ in range(3):
+                with connected(service) as sock:
+                    sock.sendall(HEADER_1 + first)
+                    sock.shutdown(socket.SHUT_WR)
+                    while sock.recv(4096):
+                        pass
+        sock = connected(service)
+        sock.sendall(HEADER_1)
+        with context.wrap_socket(sock) as secured:
+            secured.sendall(REQUEST)
+            assert secured.recv(4096).startswith(b"HTTP/1.1 200 OK")
+        assert service.end() == 0
+    assert "never retrieved" not in service.log.text
+
+
 @pytest.mark.parametrize("form", [("--threads", "2"), ("--green",)], ids=["threads", "green"])
 def test_wsgi_behind_a_proxy_and_tls(tmp_path: Path, form: tuple[str, ...]) -> None:
     options = (*form, "--ssl-certfile", ONLYCERT, "--ssl-keyfile", ONLYKEY)

@@ -39,6 +39,8 @@ MEMORY_INTERVAL_S = 1.0
 LONGEST_MEMORY_INTERVAL_S = 60.0
 # The longest interval between two checks whether connections have ended.
 LONGEST_LOOK_S = 0.1
+# How long a connection from the backlog may take for its TLS handshake when the server stops.
+UNBEGUN_S = 1.0
 # Replaces a keep-alive timeout of zero.
 SHORTEST_S = 0.001
 
@@ -379,7 +381,8 @@ class Server:
                     made.setblocking(False)
                     taken.append(self._loop.create_task(self._loop.connect_accepted_socket(http, made, **secured)))
         if taken:
-            done, late = await asyncio.wait(taken, timeout=self._options.timeout_header or None)
+            # With TLS, those that have not begun: like a connection without a request.
+            done, late = await asyncio.wait(taken, timeout=UNBEGUN_S)
             for task in late:
                 task.cancel()
             for task in done:

@@ -15,6 +15,9 @@ use pyo3::{PyTraverseError, PyVisit};
 /// When the server shuts down: how long a kept-alive connection may wait for another request, which the client may
 /// already have sent.
 pub const IDLE_NS: u64 = 100_000_000;
+/// When the server shuts down: how long a connection may wait for its first request, or for the rest of a head. It was
+/// accepted, so its request should get a response.
+pub const UNBEGUN_NS: u64 = 1_000_000_000;
 
 /// What a server does with a connection.
 pub trait OpenConnection: Sync {

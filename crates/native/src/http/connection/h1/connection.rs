@@ -300,7 +300,7 @@ impl HttpConnection {
     }
 
     #[pyo3(signature = (_exc = None))]
-    fn connection_lost(slf: &Bound<'_, Self>, _exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+    pub fn connection_lost(slf: &Bound<'_, Self>, _exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         let (place, under, buffer) = this.state.with(py, |s| {

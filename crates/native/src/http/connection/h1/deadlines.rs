@@ -2,14 +2,11 @@
 
 use super::connection::{Awaited, HttpConnection, Input};
 use crate::ffi::{Link, Object};
-use crate::http::connection::open_connections::{Entry, IDLE_NS, OpenConnection};
+use crate::http::connection::open_connections::{Entry, IDLE_NS, OpenConnection, UNBEGUN_NS};
 use crate::http::connection::options::NEVER_NS;
 use crate::http::exchange::contract::TunnelDeadline;
 use pyo3::prelude::*;
 
-/// When the server shuts down: how long a connection without any request so far may wait for its first one. It was
-/// accepted, so its request should get a response.
-const FRESH_NS: u64 = 1_000_000_000;
 /// How long to wait for the peer's end of file after the last response was sent.
 const LINGER_NS: u64 = 2_000_000_000;
 
@@ -36,7 +33,20 @@ impl HttpConnection {
     pub fn wait_for_head(&self, py: Python<'_>) {
         if self.state.with(py, |s| s.awaited != Awaited::Head) {
             self.wait_for(py, Awaited::Head);
+            if self.is_shutting_down(py) {
+                self.wait_at_most(py, UNBEGUN_NS);
+            }
         }
+    }
+
+    fn is_shutting_down(&self, py: Python<'_>) -> bool {
+        self.service.get().serving.with(py, |serving| serving.is_shutting_down)
+    }
+
+    /// Makes the deadline earlier, if it is later than this.
+    fn wait_at_most(&self, py: Python<'_>, time_ns: u64) {
+        let now_ns = self.service.get().owner.get().now_ns(py);
+        self.state.with(py, |s| s.deadline_ns = s.deadline_ns.min(now_ns + time_ns));
     }
 
     /// Removes the deadline, unless the transport is paused: then the peer must read what was sent.
@@ -68,7 +78,12 @@ impl HttpConnection {
             Awaited::Request => this.close(py),
             Awaited::Head => {
                 let head = this.state.with(py, |s| s.buffer.clone());
-                Self::refuse(slf, 408, "The request took too long to arrive.", &head)
+                if !this.is_shutting_down(py) {
+                    return Self::refuse(slf, 408, "The request took too long to arrive.", &head);
+                }
+                let text = "The server stops, and the request has not arrived completely.";
+                // Its end does not depend on the client.
+                Self::refuse(slf, 408, text, &head).and(this.close(py))
             }
             Awaited::Body => {
                 Self::refuse(slf, 408, "The body of the request took too long to arrive.", b"")
@@ -120,14 +135,18 @@ impl HttpConnection {
         {
             return tunnel.go_away(&exchange);
         }
-        let now_ns = this.service.get().owner.get().now_ns(py);
-        this.state.with(py, |s| {
-            let awaits_request = matches!(s.input, Input::Head | Input::Proxy) && !s.is_held();
-            if awaits_request && s.buffer.is_empty() && s.exchange.is_none() {
-                let time_ns = if s.is_fresh { FRESH_NS } else { IDLE_NS };
-                s.deadline_ns = s.deadline_ns.min(now_ns + time_ns);
-            }
+        let time_ns = this.state.with(py, |s| {
+            let awaits_request = matches!(s.input, Input::Head | Input::Proxy)
+                && !s.is_held()
+                && s.exchange.is_none();
+            // What else is in the buffer will be looked at in the next tick.
+            let has_begun = s.awaited == Awaited::Head;
+            let time_ns = if has_begun || s.is_fresh { UNBEGUN_NS } else { IDLE_NS };
+            (awaits_request && (has_begun || s.buffer.is_empty())).then_some(time_ns)
         });
+        if let Some(time_ns) = time_ns {
+            this.wait_at_most(py, time_ns);
+        }
         Ok(())
     }
 

@@ -56,7 +56,11 @@ impl HttpConnection {
         let header_s = this.open.get().options.header_ns as f64 / 1e9;
         named.set_item(intern!(py, "ssl_handshake_timeout"), header_s)?;
         let class = py.get_type::<crate::tls::TlsTransport>();
-        let given = (&this.service.get().owner, slf, context, py.None(), true);
+        let owner = this.service.get().owner.bind(py);
+        let shaken = owner.call_method0(intern!(py, "create_future"))?;
+        let handshake_over = slf.getattr(intern!(py, "_handshake_over"))?;
+        shaken.call_method1(intern!(py, "add_done_callback"), (handshake_over,))?;
+        let given = (owner, slf, context, shaken, true);
         let tls = class.call(given, Some(&named))?;
         let transport = under.object(py);
         transport.call_method1(intern!(py, "set_protocol"), (&tls,))?;
@@ -65,6 +69,18 @@ impl HttpConnection {
             tls.call_method1(intern!(py, "data_received"), (fallible::bytes(py, first)?,))?;
         }
         Ok(())
+    }
+}
+
+#[pymethods]
+impl HttpConnection {
+    /// The handshake has succeeded, or the connection has ended before. TLS does not tell a protocol of its end that it
+    /// has not told of its beginning, but this one has begun with the proxy's header.
+    fn _handshake_over(slf: &Bound<'_, Self>, shaken: &Bound<'_, PyAny>) -> PyResult<()> {
+        // The loop would log an exception that nobody asks for. It is in the log of TLS, if it matters.
+        shaken.call_method0(intern!(slf.py(), "exception"))?;
+        let is_lost = slf.get().state.with(slf.py(), |s| !s.is_tls && !s.is_lost);
+        if is_lost { Self::connection_lost(slf, None) } else { Ok(()) }
     }
 }
 

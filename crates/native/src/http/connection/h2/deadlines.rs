@@ -2,7 +2,7 @@
 
 use super::connection::{Http2Connection, Http2Stream, Life, OpenStream};
 use crate::ffi::{Link, Object};
-use crate::http::connection::open_connections::{Entry, IDLE_NS, OpenConnection};
+use crate::http::connection::open_connections::{Entry, IDLE_NS, OpenConnection, UNBEGUN_NS};
 use crate::http::connection::options::NEVER_NS;
 use crate::http::connection::output;
 use crate::http::exchange::contract::{Exchange, TunnelDeadline};
@@ -56,8 +56,11 @@ impl Http2Connection {
     /// A head of which a part was received must be complete in time, whatever else the connection waits for.
     pub fn look_at_head(&self, py: Python<'_>) {
         let now_ns = self.service.get().owner.get().now_ns(py);
-        let time_ns = self.open.get().options.header_ns;
+        let mut time_ns = self.open.get().options.header_ns;
         self.state.with(py, |s| {
+            if s.life != Life::Open {
+                time_ns = time_ns.min(UNBEGUN_NS);
+            }
             let is_begun = s.session.as_mut().is_some_and(oneloop_http2::Session::is_in_head);
             if !is_begun || matches!(s.life, Life::Lingering | Life::Closed) {
                 s.head_ns = NEVER_NS;
@@ -183,6 +186,12 @@ impl Http2Connection {
             s.session.as_mut().map_or(Ok(()), oneloop_http2::Session::give_notice)
         });
         this.set_deadline(py, IDLE_NS);
+        let now_ns = this.service.get().owner.get().now_ns(py);
+        this.state.with(py, |s| {
+            if s.head_ns != NEVER_NS {
+                s.head_ns = s.head_ns.min(now_ns + UNBEGUN_NS);
+            }
+        });
         let mut result = Self::checked(noticed);
         for open in this.streams(py) {
             if let Some(tunnel) = &open.exchange.get().tunnel {
