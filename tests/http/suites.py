@@ -41,7 +41,7 @@ COMP-VERSION-WHITESPACE          version-space
 COMP-HTTP12-VERSION              version-1.2              | RFC 9110 section 2.5 would read it as 1.1; nobody speaks it
 COMP-UNKNOWN-TE-501              coding-'gzip' coding-'gzip,-chunked'
 COMP-DUPLICATE-HOST-SAME         two-equal-hosts
-COMP-HOST-EMPTY-VALUE            empty-host
+COMP-HOST-EMPTY-VALUE            empty-host               | RFC 9112 section 3.3 lets a server put its own name there
 COMP-HOST-WITH-PATH              host-path
 COMP-HOST-WITH-USERINFO          host-userinfo
 COMP-HTTP10-NO-HOST              http10-without-host      | RFC 9112 section 3.2 asks HTTP/1.1 alone for it
@@ -184,7 +184,7 @@ SMUG-TRAILER-CONTENT-TYPE        trailers-are-no-fields   | the same
 SMUG-BARE-CR-HEADER-VALUE        bare-cr-in-value
 SMUG-HEADER-INJECTION            fields-kept-apart        | two right fields are two fields
 SMUG-MULTIPLE-HOST-COMMA         host-list
-SMUG-ABSOLUTE-URI-HOST-MISMATCH  absolute-other-host
+SMUG-ABSOLUTE-URI-HOST-MISMATCH  absolute-other-host      | RFC 9112 section 3.2.2: the server must ignore the Host
 SMUG-PIPELINE-SAFE               plain test_connections.py::test_sixteen_requests_in_one_write
 """
 

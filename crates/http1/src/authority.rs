@@ -3,6 +3,13 @@
 use crate::characters::is_host_byte;
 use std::net::Ipv6Addr;
 
+/// The value of the field Host, or of `:authority`: empty if the client's URL has no authority (RFC 9112 section 3.2). The
+/// server then takes itself for the one that is meant, as section 3.3 allows.
+#[inline]
+pub fn is_host(value: &[u8]) -> bool {
+    value.is_empty() || is_authority(value)
+}
+
 /// uri-host [ ":" port ] of the schemes http and https: the host is never empty (RFC 9110 section 4.2.1), and there
 /// is no userinfo (section 4.2.4). A port is empty or a number up to 65535 (RFC 3986 section 3.2.3).
 #[inline]
@@ -24,9 +31,14 @@ pub fn is_host_and_port(text: &[u8]) -> bool {
 fn host_end(text: &[u8]) -> Option<usize> {
     if let [b'[', rest @ ..] = text {
         let len = memchr::memchr(b']', rest)?;
-        let address = std::str::from_utf8(&rest[..len]).ok()?;
+        let (address, zone) = match memchr::memchr(b'%', &rest[..len]) {
+            Some(at) => (&rest[..at], Some(&rest[at + 1..len])),
+            None => (&rest[..len], None),
+        };
+        let address = std::str::from_utf8(address).ok()?;
         // IPvFuture, the other form, has no meaning yet (RFC 3986 section 3.2.2).
-        return address.parse::<Ipv6Addr>().ok().map(|_| len + 2);
+        let is_good = address.parse::<Ipv6Addr>().is_ok() && zone.is_none_or(is_zone);
+        return is_good.then_some(len + 2);
     }
     let mut at = 0;
     loop {
@@ -42,6 +54,15 @@ fn host_end(text: &[u8]) -> Option<usize> {
     }
 }
 
+/// The zone of a link-local address, behind `%25` (RFC 6874) or a bare `%`. It means something to the client only, which
+/// should remove it; some do not.
+#[cold]
+fn is_zone(text: &[u8]) -> bool {
+    let name = text.strip_prefix(b"25").unwrap_or(text);
+    !name.is_empty()
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(byte))
+}
+
 fn is_port(digits: &[u8]) -> bool {
     digits.iter().all(u8::is_ascii_digit)
         && std::str::from_utf8(digits).is_ok_and(|digits| digits.parse::<u16>().is_ok())
@@ -49,7 +70,7 @@ fn is_port(digits: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_authority, is_host_and_port};
+    use super::{is_authority, is_host, is_host_and_port};
 
     #[test]
     fn hosts_with_and_without_a_port() {
@@ -64,6 +85,10 @@ mod tests {
             "%41",
             "a:65535",
             "xn--a",
+            "[fe80::1%25eth0]",
+            "[fe80::1%eth0]:80",
+            "[fe80::1%2]",
+            "[fe80::1%25eth0.1_-~]",
         ] {
             assert!(is_authority(good.as_bytes()), "{good}");
         }
@@ -91,12 +116,25 @@ mod tests {
             "a\\b",
             "a:+80",
             "a: 80",
-            "[::1%25eth0]",
+            "[::1%]",
+            "[::1%25]",
+            "[::1%25a/b]",
+            "[::1%25a%2f]",
+            "[::1%25a@b]",
+            "[%25eth0]",
             "<a>",
             "a,b:80,c:80",
         ] {
             assert!(!is_authority(bad.as_bytes()), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_host_may_be_empty() {
+        assert!(is_host(b""));
+        assert!(is_host(b"a:80"));
+        assert!(!is_host(b":80"));
+        assert!(!is_host(b" "));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! combination of fields, forms of targets, limits. An invalid head is refused at the same byte, however the input is
 //! split: limits apply to prefixes, and all other checks wait for the whole head.
 
-use crate::authority::is_authority;
+use crate::authority::is_host;
 use crate::fields::Fields;
 use crate::head::{Framing, Header, Version};
 use crate::limits::Limits;
@@ -93,7 +93,7 @@ pub fn may_say_more(input: &[u8], seen_bytes: usize, limits: &Limits) -> bool {
 fn read_head<'a, 'h>(
     head: &'a [u8],
     (method, target, version): (&'a str, &'a str, Version),
-    headers: &'h [Header<'a>],
+    headers: &'h mut [Header<'a>],
     limits: &Limits,
 ) -> Result<Request<'a, 'h>, Refusal> {
     let offset = |text: &str| text.as_ptr().addr() - head.as_ptr().addr();
@@ -115,6 +115,9 @@ fn read_head<'a, 'h>(
     let target_text = target.as_bytes();
     let Parts { target, path, query } = split_target(method, target_text)?;
     check_host(fields.host, version, target)?;
+    if let Target::Absolute { authority } = target {
+        replace_host(headers, authority);
+    }
     let framing = fields.request_framing(version)?;
     let is_current = version == Version::Http11;
     Ok(Request {
@@ -170,17 +173,25 @@ fn check_host(host: Option<&[u8]>, version: Version, target: Target) -> Result<(
             Ok(())
         };
     };
-    if !is_authority(host) {
+    if !is_host(host) {
         return Err(Refusal::bad("Host is malformed"));
     }
-    // Section 3.2.2: the target's authority replaces the Host. They must agree, so that code that reads the Host is
-    // not misled.
-    if let Target::Absolute { authority } | Target::Authority { authority } = target
+    // Section 3.2.3: CONNECT has the Host of its target.
+    if let Target::Authority { authority } = target
         && !authority.eq_ignore_ascii_case(host)
     {
         return Err(Refusal::bad("Host differs from the target's host"));
     }
     Ok(())
+}
+
+/// RFC 9112 section 3.2.2: an origin server ignores the Host of a request in absolute form and uses the target's. Code
+/// that reads the field gets that, too.
+#[cold]
+fn replace_host<'a>(headers: &mut [Header<'a>], authority: &'a [u8]) {
+    for header in headers.iter_mut().filter(|header| header.name.eq_ignore_ascii_case("host")) {
+        header.value = authority;
+    }
 }
 
 /// The error of an incomplete or malformed head; `None` if more of it has to arrive first.

@@ -9,6 +9,7 @@ use crate::http::exchange::access_record::{Malformed, record_malformed};
 use crate::http::exchange::contract::{Exchange, Found, Tunnel};
 use crate::http::exchange::error_log;
 use crate::http::exchange::request_view::Ends;
+use oneloop_http1::authority::is_host;
 use oneloop_http1::{Framing, Header, Parts, Refusal, Request, Target, Version, split_target};
 use oneloop_http2::{Code, FieldList};
 use pyo3::prelude::*;
@@ -109,6 +110,11 @@ impl<'a> Head<'a> {
         }
         if self.method.len() > LONGEST_METHOD_BYTES {
             return Some(Refusal::new(501, "the method is too long"));
+        }
+        // As in HTTP/1.1: nghttp2 checks the characters only.
+        let has_bad_host = |field: &Header<'_>| field.name == "host" && !is_host(field.value);
+        if self.fields.first().is_some_and(has_bad_host) {
+            return Some(Refusal::new(400, "Host is malformed"));
         }
         None
     }
