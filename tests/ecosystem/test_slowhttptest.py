@@ -32,7 +32,7 @@ LENGTH_S = 50 if IS_LARGE else 6
 # When its own probe gives up; it takes turns with the connections, and is late where there are many.
 PROBE_S = 10 if IS_LARGE else 5
 # The default deadlines would end the first of so many before the last has come.
-PATIENT = ["--timeout-header", "300", "--timeout-body", "300"] if IS_LARGE else []
+PATIENT = ["--timeout-header", "300", "--timeout-body", "300", "--timeout-send", "300"] if IS_LARGE else []
 # What a connection may cost, with the application's own request and task.
 BYTES_PER_CONNECTION = 32 * 1024
 # No other request may take longer; how long they took is told.

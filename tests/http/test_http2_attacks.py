@@ -51,7 +51,9 @@ def usage(pid: int) -> tuple[int, float]:
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     """Memory and CPU time of the attack are bounded, and another client is served after it."""
-    with Service(tmp_path, "--timeout-body", "2", "--timeout-header", "2", "--no-access-log", source=APP) as service:
+    with Service(
+        tmp_path, "--timeout-body", "2", "--timeout-send", "2", "--timeout-header", "2", "--no-access-log", source=APP
+    ) as service:
         with Peer(service.port) as peer:
             assert peer.get("/slow").body == b"slow"
         memory, cpu_s = usage(service.process.pid)
@@ -253,7 +255,9 @@ def test_streams_beyond_the_limit(service: Service) -> None:
 def test_random_frames(tmp_path: Path, seed: int) -> None:
     """No crash, no hang: each connection is served or closed."""
     chance = random.Random(seed)
-    with Service(tmp_path, "--timeout-body", "1", "--timeout-header", "1", source=APP) as service:
+    with Service(
+        tmp_path, "--timeout-body", "1", "--timeout-send", "1", "--timeout-header", "1", source=APP
+    ) as service:
         for _ in range(40):
             with Raw(service.port) as raw:
                 streams = [1, 3, 5, 7, 2, 0, 9]

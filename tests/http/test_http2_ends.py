@@ -281,7 +281,7 @@ def test_the_time_for_a_head_ends_with_it(serve: Callable[..., Service]) -> None
 def test_a_slow_client_gets_all_before_the_end(serve: Callable[..., Service]) -> None:
     """A closed connection was cut off after two seconds, although its client was still to read."""
     # No limit for a client that takes nothing meanwhile: they are read one after the other.
-    service = serve("--timeout-keep-alive", "0.3", "--timeout-body", "0")
+    service = serve("--timeout-keep-alive", "0.3", "--timeout-send", "0")
     lengths = range(2_300_000, 3_000_000, 25_000)
     raws = [slow_reader(service.port) for _ in lengths]
     for raw, length in zip(raws, lengths, strict=True):
@@ -333,7 +333,7 @@ def app(environ, start_response):
 )
 def test_a_client_that_ends_its_side(serve: Callable[..., Service], path: str, ends: int) -> None:
     """What waits for more of the request, or for a window, cannot go on: it stayed to its deadline, if it had one."""
-    service = serve("--timeout-body", "0")
+    service = serve("--timeout-body", "0", "--timeout-send", "0")
     with Raw(service.port) as raw:
         raw.send(frame(HEADERS, END_HEADERS | ends, 1, head(path=path, method="POST")))
         service.log.read_more(0.3)

@@ -53,7 +53,7 @@ async def test_a_client_that_takes_a_response_slowly_gets_all() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await reply(send, bytes(size))
 
-    async with serving(app, body_timeout_s=30) as site:
+    async with serving(app, send_timeout_s=30) as site:
         wire = await site.connect()
         await wire.send(GREETING + frame(HEADERS, END_HEADERS | END_STREAM, 1, head()))
         got = opened = 0
@@ -80,7 +80,7 @@ async def test_a_client_that_takes_nothing_is_cut_off() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await reply(send, bytes(300_000))
 
-    async with serving(app, body_timeout_s=30) as site:
+    async with serving(app, send_timeout_s=30) as site:
         wire = await site.connect()
         await wire.send(GREETING + frame(HEADERS, END_HEADERS | END_STREAM, 1, head()))
         kinds = []

@@ -25,7 +25,7 @@ MIB = 1 << 20
 FLAT, FLAT_FOR_ALL = 6 * MIB, 24 * MIB
 MOST = 8 * MIB
 """Bytes of requests that are sent to a server that takes them all."""
-TIMES_S = ("--timeout-body", "0.4", "--timeout-header", "0.4", "--timeout-keep-alive", "0.4")
+TIMES_S = ("--timeout-body", "0.4", "--timeout-send", "0.4", "--timeout-header", "0.4", "--timeout-keep-alive", "0.4")
 PINGS_S = ("--ws-ping-interval", "0.4", "--ws-ping-timeout", "0.4")
 LIMITS = (*TIMES_S, *PINGS_S, "--limit-concurrency", "100")
 SERVERS = [(mode, transport) for mode in WAYS for transport in TRANSPORTS]

@@ -181,7 +181,16 @@ def test_random_clients(mode: str, seed: int, tmp_path: Path) -> None:
     (tmp_path / "files" / "a").write_bytes(bytes(300_000))
     app, *options = BASE[mode]
     options += ["--static", f"/files={tmp_path / 'files'}", "--proxy-protocol", "--lifespan", "off", "--no-access-log"]
-    options += ["--timeout-header", "0.4", "--timeout-body", "0.4", "--timeout-keep-alive", "0.4"]
+    options += [
+        "--timeout-header",
+        "0.4",
+        "--timeout-body",
+        "0.4",
+        "--timeout-send",
+        "0.4",
+        "--timeout-keep-alive",
+        "0.4",
+    ]
     with Service(tmp_path, *options, app=app, source=APPS) as service:
         probe = Probe(service.process.pid)
         for way in ("files/a", "whole"):

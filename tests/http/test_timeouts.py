@@ -374,7 +374,7 @@ async def test_a_peer_that_takes_nothing_is_cut_off(request_: bytes, parts: int)
         except OSError as error:
             ended.append(error)
 
-    async with serving(app, body_timeout_s=30) as site:
+    async with serving(app, send_timeout_s=30) as site:
         wire = await small_client(site.port)
         await wire.send(request_)
         wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -399,7 +399,7 @@ async def test_a_peer_that_sends_on_but_takes_nothing_is_cut_off(first: bytes, r
         await send({"type": "http.response.body", "body": bytes(20_000_000), "more_body": True})
         await send({"type": "http.response.body"})
 
-    async with serving(app, body_timeout_s=30, keep_alive_timeout_s=1000) as site:
+    async with serving(app, send_timeout_s=30, keep_alive_timeout_s=1000) as site:
         wire = await small_client(site.port)
         await wire.send(first)
         wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -425,7 +425,7 @@ async def test_a_websocket_that_sends_on_but_takes_nothing_is_cut_off(sent: byte
         except OSError as error:
             ended.append(error)
 
-    async with serving(app, body_timeout_s=30, ws_ping_interval_s=20, ws_ping_timeout_s=20) as site:
+    async with serving(app, send_timeout_s=30, ws_ping_interval_s=20, ws_ping_timeout_s=20) as site:
         wire = await small_client(site.port)
         await wire.send(handshake())
         wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -444,7 +444,7 @@ async def test_a_peer_that_takes_slowly_gets_all() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await reply(send, bytes(size))
 
-    async with serving(app, body_timeout_s=30, keep_alive_timeout_s=5) as site:
+    async with serving(app, send_timeout_s=30, keep_alive_timeout_s=5) as site:
         wire = await small_client(site.port)
         await wire.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         await wire.head()

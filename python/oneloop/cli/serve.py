@@ -149,6 +149,7 @@ _TABLE: dict[str, list[tuple[str, Callable[[str], Any] | None, str, str]]] = {
         ("--http2-frame-size", size, "BYTES", "HTTP/2: size of a frame"),
         ("--timeout-header", float, "SECONDS", "timeout for a request's head, then 408; 0: no limit"),
         ("--timeout-body", float, "SECONDS", "timeout for the next part of a body, then 408; 0: no limit"),
+        ("--timeout-send", float, "SECONDS", "how long a client may read nothing of a response; 0: no limit"),
         ("--timeout-keep-alive", float, "SECONDS", "timeout for the next request on a connection"),
     ],
     "WebSocket": [

@@ -76,6 +76,7 @@ class Given(TypedDict, total=False):
     http2_frame_size: int
     timeout_header: float
     timeout_body: float
+    timeout_send: float
     timeout_keep_alive: float
     timeout_graceful_shutdown: float | None
     timeout_worker_healthcheck: float

@@ -57,6 +57,7 @@ _AT_LEAST = {
     "timeout_keep_alive": 0,
     "timeout_header": 0,
     "timeout_body": 0,
+    "timeout_send": 0,
     "timeout_graceful_shutdown": 0,
     "timeout_worker_healthcheck": 0,
     "ws_ping_interval": 0,
@@ -155,6 +156,7 @@ class Options:
     http2_frame_size: int = 16 * 1024
     timeout_header: float = 10.0
     timeout_body: float = 60.0
+    timeout_send: float = 60.0
     timeout_keep_alive: float = 5.0
     timeout_graceful_shutdown: float | None = None
     timeout_worker_healthcheck: float = 30.0

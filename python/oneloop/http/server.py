@@ -195,6 +195,7 @@ class Server:
             "keep_alive_timeout_s": max(options.timeout_keep_alive, SHORTEST_S),
             "header_timeout_s": options.timeout_header or None,
             "body_timeout_s": options.timeout_body or None,
+            "send_timeout_s": options.timeout_send or None,
             "max_line_bytes": options.max_line_size,
             "max_header_bytes": options.max_header_size,
             "max_headers": options.max_headers,

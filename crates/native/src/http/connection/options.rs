@@ -46,6 +46,8 @@ pub struct ConnectionOptions {
     pub keep_alive_ns: u64,
     pub header_ns: u64,
     pub body_ns: u64,
+    /// How long a client may take nothing of what was sent.
+    pub send_ns: u64,
     pub ws_ping_interval_ns: u64,
     pub ws_ping_timeout_ns: u64,
     pub limit_concurrency: Option<usize>,
@@ -59,7 +61,8 @@ impl ConnectionOptions {
     /// How often deadlines are checked: a quarter of the shortest timeout.
     pub fn sweep_interval_s(&self) -> f64 {
         let shortest = self.keep_alive_ns.min(self.header_ns).min(self.body_ns);
-        let shortest = shortest.min(self.ws_ping_interval_ns).min(self.ws_ping_timeout_ns);
+        let shortest =
+            shortest.min(self.send_ns).min(self.ws_ping_interval_ns).min(self.ws_ping_timeout_ns);
         if shortest == NEVER_NS { 1.0 } else { (shortest as f64 / 4e9).clamp(0.02, 1.0) }
     }
 }

@@ -17,7 +17,8 @@ impl HttpConnection {
         let time_ns = match awaited {
             Awaited::Request => options.keep_alive_ns,
             Awaited::Head => options.header_ns,
-            Awaited::Body | Awaited::Drain => options.body_ns,
+            Awaited::Body => options.body_ns,
+            Awaited::Drain => options.send_ns,
             Awaited::End => LINGER_NS,
             Awaited::Ping => options.ws_ping_interval_ns,
             Awaited::Pong => options.ws_ping_timeout_ns,

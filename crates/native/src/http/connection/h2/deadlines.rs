@@ -37,7 +37,7 @@ impl Http2Connection {
 
     pub fn wait_for_drain(&self, py: Python<'_>) {
         let now_ns = self.service.get().owner.get().now_ns(py);
-        let time_ns = self.open.get().options.body_ns;
+        let time_ns = self.open.get().options.send_ns;
         self.state.with(py, |s| {
             s.drain_ns = now_ns.saturating_add(time_ns);
             s.unsent_bytes = usize::MAX;
@@ -135,7 +135,7 @@ impl Http2Connection {
             return self.call_under(py, "abort");
         }
         let now_ns = self.service.get().owner.get().now_ns(py);
-        let time_ns = self.open.get().options.body_ns;
+        let time_ns = self.open.get().options.send_ns;
         self.state.with(py, |s| s.drain_ns = now_ns.saturating_add(time_ns));
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Http2Connection {
         let unsent = output::untaken_bytes(&under, py)?;
         let before = self.state.with(py, |s| std::mem::replace(&mut s.unsent_bytes, unsent));
         if unsent > 0 && unsent != before {
-            self.set_deadline(py, self.open.get().options.body_ns);
+            self.set_deadline(py, self.open.get().options.send_ns);
             return Ok(());
         }
         self.call_under(py, "abort")

@@ -120,7 +120,7 @@ impl Http2Connection {
         let py = slf.py();
         let this = slf.get();
         let now_ns = this.service.get().owner.get().now_ns(py);
-        let time_ns = this.open.get().options.body_ns;
+        let time_ns = this.open.get().options.send_ns;
         let mut woken = Vec::new();
         let mut tunnels = Vec::new();
         this.state.with(py, |s| {
