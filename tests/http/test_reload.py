@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
 
+from oneloop.http.links import Links, silent_mounts
 from oneloop.http.options import Options
 from oneloop.http.reloading import Watching
 from tests.http.service import APPS, Service
@@ -71,3 +78,202 @@ def test_a_folder_in_another_is_watched_with_it(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     options = Options(reload=True, reload_dirs=[str(tmp_path / "deep"), str(tmp_path)])
     assert Watching(options).folders == [tmp_path]
+
+
+class Told:
+    """A `Watching` of a folder in the test's own process: what it reports."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ours, self.theirs = socket.socketpair()
+        self.ours.settimeout(60)
+        watching = Watching(Options(reload=True, reload_dirs=[str(folder)], reload_delay=0))
+        self.thread = threading.Thread(target=watching.run, args=(self.theirs,))
+        self.thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ours.close()
+        self.thread.join(60)
+        self.theirs.close()
+
+    def wait_for(self, change: Callable[[], object]) -> list[str]:
+        """Make a change until it is seen: the watch does not tell when it has begun. Returns the paths."""
+        self.ours.settimeout(1.5)
+        for _ in range(40):
+            change()
+            try:
+                return self.ours.recv(65536).decode().splitlines()
+            except TimeoutError:
+                continue
+        raise AssertionError("nothing was reported")
+
+
+def replace_link(link: Path, target: str) -> None:
+    """As kubelet and deployments do."""
+    new = link.with_name("..new")
+    new.symlink_to(target)
+    new.replace(link)
+
+
+def write(path: Path) -> None:
+    path.write_text(f"x = {time.monotonic_ns()}\n")
+
+
+def module_elsewhere(folder: Path, other: Path) -> Callable[[], object]:
+    write(other / "real.py")
+    (folder / "linked.py").symlink_to(other / "real.py")
+    return lambda: write(other / "real.py")
+
+
+def module_elsewhere_is_renamed(folder: Path, other: Path) -> Callable[[], object]:
+    """As editors write."""
+    write(other / "real.py")
+    (folder / "linked.py").symlink_to(other / "real.py")
+
+    def change() -> None:
+        write(other / "new.py")
+        (other / "new.py").replace(other / "real.py")
+
+    return change
+
+
+def chain(folder: Path, other: Path) -> Callable[[], object]:
+    write(other / "real.py")
+    (other / "second").symlink_to("real.py")
+    (folder / "linked.py").symlink_to(other / "second")
+    return lambda: write(other / "real.py")
+
+
+def directory_elsewhere(folder: Path, other: Path) -> Callable[[], object]:
+    (other / "deep").mkdir()
+    write(other / "deep" / "real.py")
+    # Leads back: it must not be followed for ever.
+    (other / "deep" / "up").symlink_to(other)
+    (folder / "package").symlink_to(other)
+    return lambda: write(other / "deep" / "real.py")
+
+
+def new_file_in_a_directory_elsewhere(folder: Path, other: Path) -> Callable[[], object]:
+    (folder / "package").symlink_to(other)
+    return lambda: write(other / f"new_{time.monotonic_ns()}.py")
+
+
+def kubernetes(folder: Path, other: Path) -> Callable[[], object]:
+    for version in ("..1", "..2"):
+        (folder / version).mkdir()
+        write(folder / version / "app.py")
+    (folder / "..data").symlink_to("..1")
+    (folder / "app.py").symlink_to("..data/app.py")
+    versions = itertools.cycle(["..2", "..1"])
+    return lambda: replace_link(folder / "..data", next(versions))
+
+
+def link_that_comes_later(folder: Path, other: Path) -> Callable[[], object]:
+    write(other / "real.py")
+    steps = itertools.count()
+
+    def change() -> None:
+        if next(steps) == 2:
+            # Not named as what counts, so it is no change itself.
+            (folder / "later").symlink_to(other)
+        write(other / "real.py")
+
+    return change
+
+
+LINKED = [
+    (module_elsewhere, "linked.py"),
+    (module_elsewhere_is_renamed, "linked.py"),
+    (chain, "linked.py"),
+    (directory_elsewhere, "package/deep/real.py"),
+    (new_file_in_a_directory_elsewhere, "package/new_"),
+    (kubernetes, "app.py"),
+    (link_that_comes_later, "later/real.py"),
+]
+
+
+@pytest.mark.parametrize(("prepare", "path"), LINKED)
+def test_what_links_lead_to(tmp_path: Path, prepare: Callable[[Path, Path], Callable[[], object]], path: str) -> None:
+    folder, other = tmp_path / "app", tmp_path / "other"
+    folder.mkdir()
+    other.mkdir()
+    change = prepare(folder, other)
+    with Told(folder) as told:
+        assert any(found.startswith(str(folder / path)) for found in told.wait_for(change))
+
+
+def test_a_watched_directory_that_is_a_link(tmp_path: Path) -> None:
+    for version in ("1", "2"):
+        (tmp_path / version).mkdir()
+        write(tmp_path / version / "app.py")
+    (tmp_path / "current").symlink_to("1")
+    versions = itertools.cycle(["2", "1"])
+    with Told(tmp_path / "current") as told:
+        found = told.wait_for(lambda: replace_link(tmp_path / "current", next(versions)))
+        assert found == [str(tmp_path / "current" / "app.py")]
+        # What is written behind the link now is seen, too.
+        assert told.wait_for(lambda: write(tmp_path / "current" / "app.py"))
+
+
+def test_nothing_is_reported_twice_or_without_a_change(tmp_path: Path) -> None:
+    folder, other = tmp_path / "app", tmp_path / "other"
+    folder.mkdir()
+    other.mkdir()
+    write(other / "real.py")
+    (folder / "linked.py").symlink_to(other / "real.py")
+    (folder / "nowhere.py").symlink_to("none")
+    (folder / "text").symlink_to(other / "real.txt")
+    write(folder / "own.py")
+    (folder / "near.py").symlink_to("own.py")
+    links = Links([str(folder)], [], lambda path: path.endswith(".py"))
+    assert links.find()
+    assert links.changes() == []
+    assert links.changes() == []
+    write(other / "real.py")
+    assert links.changes() == [str(folder / "linked.py")]
+    assert links.changes() == []
+    (other / "real.py").unlink()
+    assert links.changes() == [str(folder / "linked.py")]
+    write(other / "real.py")
+    assert links.changes() == [str(folder / "linked.py")]
+    # inotify reports these.
+    write(folder / "own.py")
+    write(folder / "new.py")
+    (folder / "new.py").replace(folder / "own.py")
+    write(other / "second.py")
+    replace_link(folder / "linked.py", str(other / "second.py"))
+    assert links.changes() == []
+    for name in ("linked", "nowhere", "near"):
+        (folder / f"{name}.py").unlink()
+    assert not links.find()
+    assert links.changes() == []
+
+
+MOUNTS = r"""
+22 1 8:1 / / rw - ext4 /dev/sda rw
+23 22 0:30 / /srv rw - fuse.sshfs host: rw
+24 22 0:31 / /app/with\040blank rw - 9p host rw
+25 22 0:32 / /app/deep/local rw - tmpfs tmpfs rw
+26 22 0:33 / /covered rw - nfs4 host:/ rw
+27 26 8:2 / /covered rw - ext4 /dev/sdb rw
+28 22 0:34 / /home rw shared:1 - virtiofs host rw
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("folder", "found"),
+    [
+        ("/", ["/srv", "/app/with blank", "/covered", "/home"]),
+        ("/app", ["/app/with blank"]),
+        ("/app/deep", []),
+        ("/app/with blank/x", ["/app/with blank/x"]),
+        ("/application", []),
+        ("/srv", ["/srv"]),
+        ("/covered/x", []),
+        ("/home/me", ["/home/me"]),
+    ],
+)
+def test_mounts_that_others_change(folder: str, found: list[str]) -> None:
+    assert silent_mounts(folder, MOUNTS) == found

@@ -1,6 +1,7 @@
 """`Watching`: the process that reports changed files to the parent, for `--reload`.
 
 It uses inotify (`oneloop.files.watch`). If the kernel's limit of watches is reached, it polls the files' times instead.
+What inotify does not report is polled besides: files behind links (`Links`), and mounts whose files others change.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from oneloop.files import Change, watch
+from oneloop.http.links import Links, silent_mounts
 from oneloop.loop import Loop
 
 if TYPE_CHECKING:
@@ -38,17 +40,17 @@ class Watching:
     """
 
     def __init__(self, options: Options) -> None:
-        folders = [Path(one).resolve() for one in options.reload_dirs]
         includes, excludes = list(options.reload_includes), list(options.reload_excludes)
-        folders += [Path(one).resolve() for one in includes if Path(one).is_dir()]
-        if not folders:
-            folders = [Path.cwd(), Path(options.app_dir).resolve()]
+        given = [Path(one) for one in (*options.reload_dirs, *(one for one in includes if Path(one).is_dir()))]
+        given = given or [Path.cwd(), Path(options.app_dir)]
+        folders = [one.resolve() for one in given]
         # A directory inside another one is watched together with it.
         self.folders = [one for one in dict.fromkeys(folders) if not any(other in one.parents for other in folders)]
         self._left_out = [Path(one).resolve() for one in excludes if Path(one).is_dir()]
         self._excludes = [*excludes, *(one for one in EXCLUDED if one not in includes)]
         self._includes = [*includes, *(one for one in INCLUDED if one not in excludes)]
         self._delay_s = options.reload_delay
+        self._links = Links(map(str, self.folders), map(str, given), self.counts)
 
     def run(self, channel: socket.socket) -> int:
         """Write the paths of changed files to the channel, one per line, until its other end is closed."""
@@ -71,7 +73,14 @@ class Watching:
     async def _watch_all(self, channel: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         changed: asyncio.Queue[str] = asyncio.Queue()
-        tasks = [loop.create_task(self._watch(str(folder), changed)) for folder in self.folders]
+        # Set when there may be other links than before.
+        stirred = asyncio.Event()
+        tasks = [loop.create_task(self._watch(str(folder), changed, stirred)) for folder in self.folders]
+        tasks.append(loop.create_task(self._watch_links(changed, stirred)))
+        for folder in self.folders:
+            for mount in silent_mounts(str(folder)):
+                log.info("Polling %s every second: changes there are not always reported.", mount)
+                tasks.append(loop.create_task(self._poll(mount, changed)))
         telling = loop.create_task(self._tell(channel, changed))
         try:
             # The parent never sends data: this returns when the parent closes the channel.
@@ -92,10 +101,24 @@ class Watching:
                 names.add(changed.get_nowait())
             await loop.sock_sendall(channel, "".join(f"{name}\n" for name in sorted(names)).encode(errors="replace"))
 
-    async def _watch(self, folder: str, changed: asyncio.Queue[str]) -> None:
+    async def _watch_links(self, changed: asyncio.Queue[str], stirred: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            stirred.clear()
+            has_links = await loop.run_in_executor(None, self._links.find)
+            while not stirred.is_set():
+                for path in await loop.run_in_executor(None, self._links.changes):
+                    changed.put_nowait(path)
+                if not has_links:
+                    await stirred.wait()
+                await asyncio.sleep(POLL_INTERVAL_S)
+
+    async def _watch(self, folder: str, changed: asyncio.Queue[str], stirred: asyncio.Event) -> None:
         try:
             async with watch(folder, recursive=True) as events:
                 async for event in events:
+                    if event.change in (Change.CREATED, Change.MOVED, Change.DELETED, Change.OVERFLOW):
+                        stirred.set()
                     if event.change is Change.OVERFLOW:
                         changed.put_nowait(folder)
                     elif event.change is not Change.ATTRIBUTES and not event.is_directory:
@@ -126,5 +149,6 @@ class Watching:
             for name in names:
                 path = os.path.join(root, name)  # noqa: PTH118 - as os.walk gives it
                 if self.counts(path):
+                    # What a link leads to is looked at by `Links`.
                     with contextlib.suppress(OSError):
-                        yield path, os.stat(path).st_mtime_ns  # noqa: PTH116
+                        yield path, os.lstat(path).st_mtime_ns
