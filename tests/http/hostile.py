@@ -149,7 +149,9 @@ class Site:
 
     def __init__(self, mode: str, transport: str, authority: Authority, folder: Path, *options: str) -> None:
         self.mode, self.transport, self.ways = mode, transport, WAYS[mode]
-        self._context = authority.client_context()
+        self._contexts = {name: authority.client_context() for name in ("http/1.1", "h2")}
+        for name, context in self._contexts.items():
+            context.set_alpn_protocols([name])
         self._uds = str(folder / "socket")
         (folder / "files").mkdir()
         for name, size in (("short", SHORT), ("long", LONG)):
@@ -173,7 +175,7 @@ class Site:
         self.probe.rest()
         self.base = self.probe.descriptors()
 
-    def connect(self, buffer_bytes: int = 16_384) -> socket.socket:
+    def connect(self, buffer_bytes: int = 16_384, protocol: str = "http/1.1") -> socket.socket:
         """A client that takes little into its kernel's buffers."""
         kind = socket.AF_UNIX if self.transport == "unix" else socket.AF_INET
         made = socket.socket(kind)
@@ -181,7 +183,7 @@ class Site:
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             made.setsockopt(socket.SOL_SOCKET, option, buffer_bytes)
         made.connect(self._uds if self.transport == "unix" else ("127.0.0.1", self.service.port))
-        return self._context.wrap_socket(made, server_hostname=HOST) if self._is_tls else made
+        return self._contexts[protocol].wrap_socket(made, server_hostname=HOST) if self._is_tls else made
 
     def ask(self, *requests: bytes) -> bytes:
         client = self.connect(1 << 20)

@@ -15,7 +15,18 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.http.hostile import LEAVING, SHORT, TRANSPORTS, WAYS, Site, close_half, request, send_while_taken, site
+from tests.http.hostile import (
+    LEAVING,
+    LIMIT_S,
+    SHORT,
+    TRANSPORTS,
+    WAYS,
+    Site,
+    close_half,
+    request,
+    send_while_taken,
+    site,
+)
 from tests.http.service import read_all
 from tests.tls import authority as certificates
 from tests.tls.authority import Authority
@@ -88,6 +99,38 @@ def test_nothing_is_written_to_clients_that_have_left(mode: str, transport: str,
         assert served.service.end() == 0
         assert "raised exception" not in served.service.log.text
         assert "Traceback" not in served.service.log.text
+
+
+@pytest.fixture(scope="module", params=SERVERS, ids="-".join)
+def crowded(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Site]:
+    """One that is full with few clients, none of which it ends."""
+    mode, transport = request.param
+    with site(mode, transport, authority, "--limit-concurrency", str(FEW)) as made:
+        yield made
+        assert made.service.end() == 0, made.service.log.text
+
+
+FEW = 6
+
+
+@pytest.mark.parametrize("end", LEAVING)
+def test_clients_that_leave_make_room(crowded: Site, end: str) -> None:
+    """As many as are served at once, all in one way: others are refused, until these have left."""
+    for way in crowded.ways:
+        if way == "own":
+            continue  # It ends with its response.
+        clients = [crowded.connect() for _ in range(FEW)]
+        for client in clients:
+            client.sendall(request(way, "long"))
+            assert client.recv(1) == b"H", way
+        assert crowded.ask(request("bodyless", "")).startswith(b"HTTP/1.1 503 "), way
+        for client in clients:
+            LEAVING[end](client)
+        end_s = time.monotonic() + LIMIT_S
+        while crowded.ask(request("bodyless", "", "GET", "Connection: close")).startswith(b"HTTP/1.1 503 "):
+            # A thread that still makes its response counts, too.
+            assert time.monotonic() < end_s, way
+        crowded.came_back()
 
 
 @pytest.fixture(scope="module", params=TRANSPORTS)
