@@ -34,7 +34,8 @@ from tests.tls.authority import Authority
 MIB = 1 << 20
 # A hundred streams at once, each with the part of its response that is under way.
 FLAT = 24 * MIB
-STREAMS = 5000
+AT_ONCE, MOST = 100, 5000
+"""Streams that the server takes at once, and more than it takes of one client."""
 TIMES_S = ("--timeout-body", "0.4", "--timeout-header", "0.4", "--timeout-keep-alive", "0.4")
 LIMITS = (*TIMES_S, "--limit-concurrency", "300")
 SERVERS = [(mode, transport) for mode in WAYS for transport in TRANSPORTS]
@@ -63,7 +64,7 @@ def ways_of(served: Site) -> list[str]:
 
 
 def asks(way: str, stream: int, *fields: tuple[str, str], ends: bool = True) -> bytes:
-    """The frame of a request that is answered in this way."""
+    """The frame of a request that is answered in this way, with a long body."""
     path = {"static": "/files/long.bin", "bodyless": "/files/missing"}.get(way, f"/{way}/long")
     block = head(*fields, path=path, method="GET" if ends else "POST")
     return frame(HEADERS, END_HEADERS | (END_STREAM if ends else 0), stream, block)
@@ -94,11 +95,12 @@ def test_many_requests_of_a_client_that_does_not_read(served: Site, number: int,
     way = ways[number]
     before = served.probe.memory_bytes()
     with begin(served, settings) as client:
-        data = b"".join(asks(way, stream) for stream in range(1, 2 * STREAMS, 2))
-        # The server ends a client that takes no responses, or stops to read from it.
-        send_while_taken(client, data, len(data), served.probe)
-        grown = served.probe.memory_bytes() - before
-        assert grown < FLAT, f"{way}: {grown >> 20} MiB"
+        for streams in (range(1, 2 * AT_ONCE, 2), range(2 * AT_ONCE + 1, 2 * MOST, 2)):
+            data = b"".join(asks(way, stream) for stream in streams)
+            # The server stops to read from a client that takes no responses, or ends it.
+            send_while_taken(client, data, len(data), served.probe)
+            grown = served.probe.memory_bytes() - before
+            assert grown < FLAT, f"{way}: {grown >> 20} MiB"
         served.served(way)
     served.came_back()
 
@@ -125,6 +127,29 @@ def test_clients_that_leave(served: Site, end: str, settings: bytes) -> None:
                 ENDS[end](client)
         served.came_back()
     assert served.probe.memory_bytes() - before < FLAT
+
+
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def waiting(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Site]:
+    """Without deadlines that could end a client in place of its application; few requests fill it."""
+    with site("asgi", request.param, authority, "--limit-concurrency", "8", "--timeout-body", "0") as made:
+        yield made
+        assert made.service.end() == 0, made.service.log.text
+
+
+@pytest.mark.parametrize("settings", [CLOSED, WIDE], ids=["no window", "nothing read"])
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("way", ["events", "endless"])
+def test_clients_that_leave_a_request_that_does_not_end(waiting: Site, way: str, end: str, settings: bytes) -> None:
+    """The application is told, or cannot send: no request counts on, also where its connection stays."""
+    with ExitStack() as stack:
+        for _ in range(3):
+            client = stack.enter_context(begin(waiting, settings))
+            client.sendall(asks(way, 1))
+            wait_for_head(client)
+            ENDS[end](client)
+            waiting.probe.rest()
+    waiting.came_back()
 
 
 LATE = frame(DATA, 0, 1, b"x")
