@@ -73,6 +73,14 @@ async def test_as_uvicorn(name: str, root_path: str) -> None:
     assert {key: type(value) for key, value in ours.items()} == {key: type(value) for key, value in theirs.items()}
 
 
+async def test_the_version_lets_frameworks_listen_for_the_end() -> None:
+    """From 2.4 on they wait for `send` to fail in its place: a stream that sends nothing would never end."""
+    echo = Echo()
+    async with serving(echo) as site:
+        await site.ask(GET)
+    assert echo.heard[0].scope["asgi"] == {"version": "3.0", "spec_version": "2.3"}
+
+
 async def test_state_is_copied_for_each_request() -> None:
     state: dict[str, Any] = {"shared": []}
     seen = []

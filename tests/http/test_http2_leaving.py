@@ -38,7 +38,12 @@ AT_ONCE, MOST = 100, 5000
 """Streams that the server takes at once, and more than it takes of one client."""
 TIMES_S = ("--timeout-body", "0.4", "--timeout-header", "0.4", "--timeout-keep-alive", "0.4")
 LIMITS = (*TIMES_S, "--limit-concurrency", "300")
-SERVERS = [(mode, transport) for mode in WAYS for transport in TRANSPORTS]
+# What carries the streams knows nothing of the application: each kind meets a plain transport and one with TLS.
+SERVERS = [
+    *(("asgi", transport) for transport in TRANSPORTS),
+    *(("threads", transport) for transport in ("plain", "openssl")),
+    *(("green", transport) for transport in ("plain", "rustls")),
+]
 CANCEL = struct.pack(">I", 8)
 # The window of each stream: none, or all that there can be.
 CLOSED, WIDE = (struct.pack(">HI", 4, size) for size in (0, (1 << 31) - 1))
