@@ -86,6 +86,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         "_exception_handler",
         "_executor_shutdown_called",
         "_files",
+        "_found_wakeup_fd",
         "_has_own_executor",
         "_hub",
         "_internal_fds",

@@ -6,6 +6,10 @@ interpreter writes the number of each signal to a socket that the loop watches (
 it. (Before Python 3.13 that is impossible: a loop then looks for signals every second.) It stays set only while the
 loop has signal handlers, as in asyncio. A wakeup descriptor that the program has set is not replaced by a sleep.
 
+There is one such descriptor and one handler of each signal, but several loops may have signal handlers: one may
+run inside a callback of another. The loop that comes last is told of all signals, and passes on those that are others'.
+When it has no handlers any more, what it found is restored: another loop's descriptor, or the program's.
+
 This module binds the interpreter's functions at import, before monkey patching (`oneloop.green.monkey` or gevent's)
 can replace them.
 """
@@ -19,6 +23,7 @@ import errno
 import os
 import signal
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from oneloop.interrupts import do_nothing, is_main_thread
@@ -37,6 +42,9 @@ _set_wakeup_fd = signal.set_wakeup_fd
 
 _wakeup_fds: set[int] = set()
 """The wakeup descriptors of all loops of this process."""
+_with_handlers: list[weakref.ref[Any]] = []
+"""The loops with signal handlers, in the order in which they have set the process's wakeup descriptor."""
+os.register_at_fork(after_in_child=_with_handlers.clear)
 
 
 def _keep_wakeup_fd(fd: int) -> None:
@@ -52,11 +60,59 @@ def _keep_wakeup_fd(fd: int) -> None:
             swap_wakeup_fd(fd)
 
 
-def _reset_wakeup_fd(own: Container[int]) -> None:
-    """Reset the process's wakeup descriptor if it is one of `own`. Before Python 3.13: only in the main thread."""
+class FoundFd:
+    """A wakeup descriptor of the program, which was set when a loop set its own."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._file = _identity(number)
+
+    def is_still_open(self) -> bool:
+        """Return False if it was closed, even if the number belongs to another file by now."""
+        return self._file is not None and _identity(self.number) == self._file
+
+
+def _identity(fd: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _reset_wakeup_fd(own: Container[int], found: FoundFd | None = None) -> None:
+    """Reset the process's wakeup descriptor if it is one of `own`. Before Python 3.13: only in the main thread.
+
+    Args:
+        own: descriptors that are no longer used.
+        found: the program's, which is set again. Otherwise that of the last loop that has signal handlers is.
+    """
     current = swap_wakeup_fd(-1) if sys.version_info >= (3, 13) else _set_wakeup_fd(-1)
     if current != -1 and current not in own:
         _keep_wakeup_fd(current)
+    elif found is not None and found.is_still_open():
+        _keep_wakeup_fd(found.number)
+    else:
+        for loop in _others_with_handlers(None)[:1]:
+            _keep_wakeup_fd(loop._csock.fileno())
+
+
+def _others_with_handlers(loop: Any) -> list[Any]:
+    """Return the other loops that have signal handlers, the last one first."""
+    others = [other() for other in reversed(_with_handlers)]
+    return [other for other in others if other is not None and other is not loop]
+
+
+def _forget_handlers(loop: Any) -> None:
+    """The loop has no signal handlers any more. What it had found is restored by the loop that has found it."""
+    above = None
+    for other in _others_with_handlers(None):
+        if other is loop:
+            break
+        above = other
+    _with_handlers[:] = [other for other in _with_handlers if other() is not None and other() is not loop]
+    if above is not None and above._found_wakeup_fd is None:
+        above._found_wakeup_fd = loop._found_wakeup_fd
 
 
 if sys.version_info < (3, 12):
@@ -74,6 +130,7 @@ class SignalMixin:
         self._ssock: _socket.socket | None = None
         self._csock: _socket.socket | None = None
         self._watches_signals = False
+        self._found_wakeup_fd: FoundFd | None = None
         if is_main_thread():
             # A run may have no descriptors left for them.
             self._make_wakeup_sockets()
@@ -126,6 +183,11 @@ class SignalMixin:
     def _handle_signal(self: Any, sig: int) -> None:
         handle = self._signal_handlers.get(sig)
         if handle is None:
+            # Another loop's: this one runs in a callback of that one, or between its runs.
+            for other in _others_with_handlers(self):
+                if sig in other._signal_handlers:
+                    other._handle_signal(sig)
+                    return
             return
         if handle._cancelled:
             self.remove_signal_handler(sig)
@@ -152,10 +214,13 @@ class SignalMixin:
         self._check_closed()
         try:
             # Raises ValueError outside the main thread, before anything has changed.
-            _set_wakeup_fd(self._wakeup_socket().fileno(), warn_on_full_buffer=False)
+            found = _set_wakeup_fd(self._wakeup_socket().fileno(), warn_on_full_buffer=False)
             self._note_wakeup_fd(-1)
         except (ValueError, OSError) as exc:
             raise RuntimeError(str(exc)) from exc
+        if not self._signal_handlers:
+            self._found_wakeup_fd = None if found == -1 or found in _wakeup_fds else FoundFd(found)
+            _with_handlers.append(weakref.ref(self))
         self._signal_handlers[sig] = asyncio.Handle(callback, args, self, None)
         try:
             _set_handler(sig, do_nothing)
@@ -168,7 +233,9 @@ class SignalMixin:
             raise
 
     def remove_signal_handler(self: Any, sig: int) -> bool:
-        """Remove the signal's handler and restore the default action (SIGINT: KeyboardInterrupt).
+        """Remove the signal's handler, and restore the default action (SIGINT: KeyboardInterrupt).
+
+        If another loop has a handler for the signal, that one gets the signal from now on.
 
         Returns:
             True if there was a handler.
@@ -181,7 +248,8 @@ class SignalMixin:
         if self._signal_handlers.pop(sig, None) is None:
             return False
         try:
-            _set_handler(sig, signal.default_int_handler if sig == signal.SIGINT else signal.SIG_DFL)
+            if not any(sig in other._signal_handlers for other in _others_with_handlers(self)):
+                _set_handler(sig, signal.default_int_handler if sig == signal.SIGINT else signal.SIG_DFL)
         except OSError as exc:
             if exc.errno == errno.EINVAL:
                 raise RuntimeError(f"sig {sig} cannot be caught") from exc
@@ -192,7 +260,11 @@ class SignalMixin:
     def _leave_wakeup_fd(self: Any) -> None:
         if self._signal_handlers:
             return
-        _reset_wakeup_fd((self._csock.fileno(),))
+        _forget_handlers(self)
+        found, self._found_wakeup_fd = self._found_wakeup_fd, None
+        _reset_wakeup_fd((self._csock.fileno(),), found)
+        # What has come last may be another loop's.
+        self._read_signals()
         if self.is_running():
             self._prepare_for_signals()
 
@@ -212,8 +284,9 @@ class SignalMixin:
                 for sig in list(self._signal_handlers):
                     self.remove_signal_handler(sig)
         except BaseException:
+            _forget_handlers(self)
             if sys.version_info >= (3, 13):
-                _reset_wakeup_fd((self._csock.fileno(),))
+                _reset_wakeup_fd((self._csock.fileno(),), self._found_wakeup_fd)
             raise
         finally:
             self._close_wakeup_socket()
