@@ -426,10 +426,11 @@ async def test_the_end_of_the_server_finishes_what_is_under_way() -> None:
         while site.http.requests < 2:
             await asyncio.sleep(0)
         site.http.shut_down()
+        # At once: half a head is waited for no longer than a second.
+        await partial.send(GET[10:])
         assert await idle.rest() == b""
         goes_on.set()
         await half.send(b"bc")
-        await partial.send(GET[10:])
         for wire, body in ((busy, b""), (half, b"abc"), (partial, b"")):
             answer = await wire.answer()
             assert (answer.status, answer.body, answer.closes) == (200, body, True)
