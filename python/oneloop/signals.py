@@ -263,8 +263,9 @@ class SignalMixin:
         _forget_handlers(self)
         found, self._found_wakeup_fd = self._found_wakeup_fd, None
         _reset_wakeup_fd((self._csock.fileno(),), found)
-        # What has come last may be another loop's.
-        self._read_signals()
+        if _others_with_handlers(self):
+            # What has come last may be theirs. Otherwise it is left for a handler that this loop may get.
+            self._read_signals()
         if self.is_running():
             self._prepare_for_signals()
 
