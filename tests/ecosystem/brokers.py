@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import pwd
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -76,6 +77,9 @@ def sshd(directory: Path) -> Iterator[SshServer]:
     program, keygen = shutil.which("sshd", path=PATH), shutil.which("ssh-keygen", path=PATH)
     if program is None or keygen is None:
         pytest.skip("needs sshd (Debian package openssh-server)")
+    shell = Path(pwd.getpwuid(os.getuid()).pw_shell)
+    if shell.name in ("nologin", "false"):
+        pytest.skip(f"sshd lets no user in whose shell is {shell.name}")
     if os.getuid() == 0:
         # The server's folder for its unprivileged part; the service's unit makes it as well.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
