@@ -1,9 +1,9 @@
 """The test suites of httpcore and httpx, on their own pools and on the facade: nothing may fail on the facade alone.
 
-Each suite runs three times: under `python`, on the facade in coroutines and plain code, and on the facade in green
-threads (what is not asynchronous). httpcore2 and httpx2 are released without tests: they are held to the tests of those
-that they follow, with their names. Tests that fail under `python` too, such as those of names that httpx2 does not
-have, do not count.
+Each suite runs on the facade in coroutines and plain code, and in green threads (what is not asynchronous). httpcore2
+and httpx2 are released without tests: they are held to the tests of those that they follow, with their names. Tests
+that do not pass without the facade either, such as those of names that httpx2 does not have, do not count: the files of
+what did not pass run there, too.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
 from tests import programs
+from tests.ecosystem.suites import Outcomes, check, outcomes_in
 from tests.programs import ROOT
 
 FOLDER = ROOT / ".build" / "httpx"
 
-# By name, with the reason; the test fails when one of these passes on the facade.
+# By name, with the reason.
 EXCUSED = {
     "tests.test_timeouts::test_pool_timeout[asyncio]": (
         "A connection is free as soon as its answer has arrived whole, so that a second request need not wait until "
@@ -29,8 +29,8 @@ EXCUSED = {
     )
 }
 
-# What a suite must at least pass, so that a suite that does not run is noticed.
-LEAST = {"httpcore": 210, "httpcore2": 210, "httpx": 1380, "httpx2": 1350}
+# What a suite must at least pass, in coroutines and plain code, and in green threads.
+LEAST = {"httpcore": (209, 81), "httpcore2": (209, 81), "httpx": (1380, 1130), "httpx2": (1350, 1110)}
 
 PYTEST = ["-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "httpbin_stand_in"]
 # Not those that use the network outside.
@@ -51,8 +51,8 @@ def suite(package: str, folder: Path) -> Path:
     return folder
 
 
-def outcomes(folder: Path, name: str, *before: str, only: str = "", files: tuple[str, ...] = ()) -> dict[str, str]:
-    """Run a suite; test name to passed, failed or skipped."""
+def outcomes(folder: Path, name: str, *before: str, only: str = "", files: tuple[str, ...] = ()) -> Outcomes:
+    """Run a suite, or some of its files, with options of the interpreter before `-m pytest`."""
     report = folder / f"{name}.xml"
     report.unlink(missing_ok=True)
     words = ["-k", only] if only else []
@@ -61,25 +61,7 @@ def outcomes(folder: Path, name: str, *before: str, only: str = "", files: tuple
     done = programs.run_command(*command, cwd=folder, env={"PYTHONPATH": plugins}, limit_s=280)
     assert report.exists(), done.stdout[-3000:] + done.stderr[-3000:]
     print(name, done.stdout.splitlines()[-1])
-    found: dict[str, str] = {}
-    for case in ET.parse(report).getroot().iter("testcase"):
-        kinds = {child.tag for child in case}
-        outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
-        found[f"{case.get('classname')}::{case.get('name')}"] = outcome
-    return found
-
-
-def lost(stock: dict[str, str], folder: Path, name: str, *before: str, only: str = "") -> dict[str, str]:
-    """The tests that pass under `python` and not here, twice: a loaded machine does not decide."""
-    ours = outcomes(folder, name, *before, only=only)
-    missing = {test: ours.get(test, "missing") for test, outcome in stock.items() if outcome == "passed"}
-    failed = {test: outcome for test, outcome in missing.items() if outcome != "passed"}
-    if not set(failed) - set(EXCUSED):
-        return failed
-    print("failed at first:", *failed)
-    files = sorted({test.partition("::")[0].replace(".", "/") + ".py" for test in failed})
-    again = outcomes(folder, f"{name}-again", *before, only=only, files=tuple(files))
-    return {test: outcome for test, outcome in failed.items() if again.get(test) != "passed"}
+    return outcomes_in(report)
 
 
 @pytest.mark.parametrize("package", sorted(LEAST))
@@ -87,14 +69,17 @@ def lost(stock: dict[str, str], folder: Path, name: str, *before: str, only: str
 @pytest.mark.time_limit(600)  # a whole test suite, several times
 def test_the_same_tests_pass(package: str, tmp_path: Path) -> None:
     folder = suite(package, tmp_path)
-    core = package.replace("httpx", "httpcore")
-    run = ("-m", "oneloop", "run", "--replace", core)
-    stock = outcomes(folder, "python")
-    passing = [test for test, outcome in stock.items() if outcome == "passed"]
-    assert len(passing) >= LEAST[package]
-    on_facade = lost(stock, folder, "facade", *run)
-    assert set(on_facade) - set(EXCUSED) == set()
-    assert [test for test in EXCUSED if test in passing and test not in on_facade] == []
+    run = ("-m", "oneloop", "run", "--replace", package.replace("httpx", "httpcore"))
+    in_coroutines, in_green_threads = LEAST[package]
+    check(
+        lambda files: outcomes(folder, "facade", *run, files=files),
+        lambda files: outcomes(folder, "python", files=files),
+        EXCUSED if package.startswith("httpx") else {},
+        in_coroutines,
+    )
     only = "not asyncio and not trio"
-    patched = outcomes(folder, "patched", "-m", "oneloop", "run", "--patch", only=only)
-    assert lost(patched, folder, "green", *run, "--patch", only=only) == {}
+    check(
+        lambda files: outcomes(folder, "green", *run, "--patch", only=only, files=files),
+        lambda files: outcomes(folder, "patched", "-m", "oneloop", "run", "--patch", only=only, files=files),
+        least=in_green_threads,
+    )
