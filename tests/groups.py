@@ -120,7 +120,7 @@ def report(outcomes: list[Outcome], verdict: again.Verdict, flaky_file: Path) ->
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.groups", description=__doc__)
     parser.add_argument("--tier", choices=TIERS, default="landing")
-    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="number of parallel groups")
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 2, help="number of parallel groups")
     parser.add_argument("names", nargs="*", help="only groups whose name contains one of these")
     arguments = parser.parse_args()
     chosen = [
