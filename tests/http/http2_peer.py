@@ -47,17 +47,19 @@ def text_of(fields: Any) -> dict[str, str]:
 
 
 class Peer:
-    """One connection. `unread`: streams whose bodies are not given back to the server's window."""
+    """One connection, to a port or over a socket. `unread`: streams whose bodies are not given back to the window."""
 
-    def __init__(self, port: int, context: ssl.SSLContext | None = None, *, window: int | None = None) -> None:
-        plain = socket.create_connection(("127.0.0.1", port), LIMIT_S)
+    def __init__(
+        self, where: int | socket.socket, context: ssl.SSLContext | None = None, *, window: int | None = None
+    ) -> None:
+        plain = where if isinstance(where, socket.socket) else socket.create_connection(("127.0.0.1", where), LIMIT_S)
         self.sock: socket.socket = plain
         if context is not None:
             context.set_alpn_protocols(["h2"])
             secured = context.wrap_socket(plain, server_hostname="localhost")
             assert secured.selected_alpn_protocol() == "h2"
             self.sock = secured
-        self.scheme = "http" if context is None else "https"
+        self.scheme = "https" if isinstance(self.sock, ssl.SSLSocket) else "http"
         config = h2.config.H2Configuration(header_encoding="utf-8")
         self.h2 = h2.connection.H2Connection(config)
         self.unread: set[int] = set()

@@ -36,7 +36,7 @@ MIB = 1 << 20
 FLAT = 24 * MIB
 AT_ONCE, MOST = 100, 5000
 """Streams that the server takes at once, and more than it takes of one client."""
-TIMES_S = ("--timeout-body", "0.4", "--timeout-header", "0.4", "--timeout-keep-alive", "0.4")
+TIMES_S = ("--timeout-body", "0.4", "--timeout-send", "0.4", "--timeout-header", "0.4", "--timeout-keep-alive", "0.4")
 LIMITS = (*TIMES_S, "--limit-concurrency", "300")
 # What carries the streams knows nothing of the application: each kind meets a plain transport and one with TLS.
 SERVERS = [

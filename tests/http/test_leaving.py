@@ -229,10 +229,11 @@ def test_held_requests_are_answered_later(mode: str, is_half_closed: bool, autho
                 assert way == "bodyless" or len(got) > count * SHORT
 
 
-def test_clients_that_do_not_hold_up_the_end(authority: Authority) -> None:
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_clients_that_do_not_hold_up_the_end(transport: str, authority: Authority) -> None:
     """SIGTERM while clients neither read nor send: their deadlines end them."""
     with ExitStack() as stack:
-        sites = [stack.enter_context(site(mode, "plain", authority, *LIMITS)) for mode in WAYS]
+        sites = [stack.enter_context(site(mode, transport, authority, *LIMITS)) for mode in WAYS]
         for served in sites:
             for way in served.ways:
                 stack.enter_context(served.connect()).sendall(request(way, "long"))
