@@ -1,8 +1,9 @@
 """The tables of docs/benchmarks.md, made from cases: `python -m bench.report.page RUN.json…` prints those of a run.
 
-One row for each way in which oneloop does the work of a case. The best rival is the one with the lowest median among
-all rivals of the case: floors, programs that run on oneloop, and a rival under a second name are none. The ratio is the
-median of the ratios within the rounds. The noise is that of a rival that was measured twice in each round (`--again`).
+One row for each way in which oneloop does the work of a case. The best rival is the one to which oneloop's ratio is
+the highest, among all rivals of the case: floors, programs that run on oneloop, and a rival under a second name are
+none. The ratio is the median of the ratios within the rounds. The noise is that of a rival that was measured twice in
+each round (`--again`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Line:
     @property
     def leads(self) -> bool:
         """Whether oneloop is first, or there is no rival."""
-        return self.ratio is None or self.ratio["median"] < 1
+        # As it is printed: 1.00 is no lead.
+        return self.ratio is None or round(self.ratio["median"], 2) < 1
 
     def cells(self) -> list[str]:
         ratio = figures.ratio(self.ratio) if self.ratio else "–"
@@ -89,10 +91,18 @@ def ratio(row: RowData, other: RowData | None, metric: str) -> SummaryData | Non
     return SummaryData(median=found.median, low=found.low, high=found.high, q1=found.q1, q3=found.q3, count=found.count)
 
 
-def best_rival(case: CaseData, metric: str) -> RowData | None:
-    """The rival with the lowest median; None if none was measured."""
-    rivals = [row for row in case["rows"] if is_rival(row) and metric in row["summary"]]
-    return min(rivals, key=lambda row: _cost(row, metric), default=None)
+def best_rival(case: CaseData, metric: str, row: RowData) -> RowData | None:
+    """The rival to which a row's ratio is the highest; None if none was measured.
+
+    Rivals that share no round with the row come last, the cheapest of them first.
+    """
+
+    def strength(rival: RowData) -> tuple[float, float]:
+        found = ratio(row, rival, metric)
+        return (found["median"] if found else 0.0, -_cost(rival, metric))
+
+    rivals = [other for other in case["rows"] if is_rival(other) and metric in other["summary"]]
+    return max(rivals, key=strength, default=None)
 
 
 def _noise(case: CaseData, metric: str) -> SummaryData | None:
@@ -111,12 +121,12 @@ def lines(case: CaseData) -> list[Line]:
     """The rows of a case: for its main figure and each further one, one for each way in which oneloop does the work."""
     found = []
     for metric in (case["metric"], *case.get("also", [])):
-        best = best_rival(case, metric)
         floors = [row for row in case["rows"] if row["rival"].startswith(FLOORS) and row["status"] == "ok"]
         floor = next((figures.median(row, metric) for row in floors if not row["rival"].endswith(AGAIN)), "–")
         what = "" if metric == case["metric"] else f": {HEADINGS.get(metric, metric)}"
-        text = f"{figures.median(best, metric)} {best['rival']}" if best else "–"
         for row in filter(is_subject, case["rows"]):
+            best = best_rival(case, metric, row)
+            text = f"{figures.median(best, metric)} {best['rival']}" if best else "–"
             way = "" if row["rival"] == SUBJECT else f" ({row['rival']})"
             found.append(
                 Line(

@@ -41,7 +41,7 @@ ROUNDS: dict[str, tuple[float | None, ...]] = {
 }
 
 
-def test_the_best_rival_is_the_lowest_of_all_that_are_rivals() -> None:
+def test_the_best_rival_is_the_one_with_the_highest_ratio() -> None:
     (line,) = page.lines(run_of(ROUNDS)["cases"][0])
     assert (line.best, line.floor, line.figure) == ("4.00 µs curio", "1.00 µs", "4.50 µs")
     # The median of the ratios within the rounds (1.1, 1.15, 0.5625), not the ratio of the medians (1.125).
@@ -50,6 +50,29 @@ def test_the_best_rival_is_the_lowest_of_all_that_are_rivals() -> None:
     assert line.noise is not None
     assert (line.noise["low"], line.noise["median"], line.noise["high"]) == (0.5, 1.0, 2.0)
     assert not line.leads
+
+
+def test_a_rival_whose_median_is_higher_may_be_the_best() -> None:
+    """A rival with one good round has the lowest median of two, and is not better in any other."""
+    rounds: dict[str, tuple[float | None, ...]] = {
+        "oneloop": (1.0, 10.0, 10.0, 10.0),
+        "curio": (2.0, 9.0, 12.0, 12.0),
+        "rloop": (0.9, 9.9, 9.9, 30.0),
+        "trio": (None, 1.0, None, None),
+    }
+    (line,) = page.lines(run_of(rounds)["cases"][0])
+    assert line.best.endswith("trio")
+    del rounds["trio"]
+    (line,) = page.lines(run_of(rounds)["cases"][0])
+    # Of rloop: 1.11, 1.01, 1.01, 0.33; of curio: 0.5, 1.11, 0.83, 0.83.
+    assert line.best.endswith("rloop")
+    assert not line.leads
+
+
+@pytest.mark.parametrize(("rival", "leads"), [(1000.0, False), (1004.0, False), (1006.0, True), (990.0, False)])
+def test_a_ratio_that_is_printed_as_one_is_no_lead(rival: float, leads: bool) -> None:
+    (line,) = page.lines(run_of({"oneloop": (1000.0, 1000.0), "rloop": (rival, rival)})["cases"][0])
+    assert line.leads is leads
 
 
 def test_a_rival_that_failed_is_no_best_rival() -> None:

@@ -50,6 +50,25 @@ def test_figures_in_the_documents_are_those_of_the_record() -> None:
     assert docs.differing(ROOT, store.load()) == [], "run `make record-docs`"
 
 
+FIGURE = re.compile(r"\d[\d.,]*\s*(?:ns|µs|ms|%)(?!\w)|\b(?:a|one) (?:half|third|quarter)\b|\b(?:twice|\d times)\b")
+# Work, not its cost.
+NO_COSTS = ("before 10 ms of computing", "measured twice in each round")
+
+
+@pytest.mark.parametrize("name", ["README.md", docs.MAIN])
+def test_no_figure_is_written_by_hand(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    text = re.sub(r"^```.*?^```", "", filled(text, lambda region: ""), flags=re.MULTILINE | re.DOTALL)
+    for work in NO_COSTS:
+        text = text.replace(work, "")
+    assert FIGURE.findall(text) == [], "name the row in a region, see CONTRIBUTING.md"
+
+
+def test_what_a_figure_is() -> None:
+    text = "7.3 µs, 40%, 1,000 ns, a third, 3 times, twice; 100 KiB, 5 rounds, three systems, 9 msgs"
+    assert len(FIGURE.findall(text)) == 6
+
+
 def test_the_record_of_the_tree_is_no_trial() -> None:
     record = store.load()
     for suite, part in (record or store.empty())["suites"].items():
