@@ -27,21 +27,42 @@ SECONDS = {
 }  # fmt: skip
 
 _LOOP_FILES = (
-    "debug", "factories", "loop", "policy", "registry", "runner", "serving", "signals", "sockets", "statistics",
-    "stock_streams", "subprocess", "tls", "transports", "unix",
+    "addresses", "debug", "executors", "factories", "internals", "interrupts", "loop", "names", "policy", "registry",
+    "runner", "serving", "signals", "sockets", "statistics", "stock_streams", "subprocess", "tls", "transports", "unix",
 )  # fmt: skip
-#: The loop itself: every suite depends on it.
+#: The loop itself, how it is built, and how long a window is: every suite depends on it.
 _LOOP = (
+    "Cargo.lock",
+    "Cargo.toml",
+    "bench/measure.py",
+    "bench/timed.py",
+    "bench/rivals/loops.py",
     "crates/engine/src/*.rs",
     "crates/engine/src/sys",
+    "crates/engine/src/timers",
     "crates/native/src/*.rs",
     "crates/native/src/event_loop",
     "crates/native/src/ffi",
     *(f"python/oneloop/{name}.py" for name in _LOOP_FILES),
 )
 #: Servers, with the programs that measure them.
-_SERVED = ("crates/native/src/transport", "bench/native/src", "bench/rivals/*server*")
-_FILES = ("crates/engine/src/files", "crates/native/src/file", "python/oneloop/files", "bench/rivals/file*")
+_SERVED = (
+    "crates/native/src/transport",
+    "bench/native/src",
+    "bench/served.py",
+    "bench/suites/echo.py",
+    "bench/rivals/*server*",
+    "bench/rivals/endpoint.py",
+    "bench/rivals/styles.py",
+)
+_FILES = (
+    "crates/engine/src/files",
+    "crates/native/src/file",
+    "python/oneloop/files",
+    "bench/rivals/file*",
+    "bench/suites/fio.py",
+    "bench/suites/file_call.py",
+)
 _GREEN = ("crates/native/src/green", "crates/native/src/sockets", "python/oneloop/green")
 _HTTP = (
     "crates/http1/src",
@@ -49,8 +70,19 @@ _HTTP = (
     "crates/native/src/http",
     "crates/native/src/httptools",
     "python/oneloop/http/*.py",
+    "python/oneloop/cli/serve.py",
+    "bench/http_servers.py",
     "bench/rivals/*http*",
     "bench/rivals/*app.py",
+    "bench/rivals/cpu_work.py",
+    "bench/rivals/uvicorn_workers.py",
+)
+_CLIENT = (
+    "crates/http1/src",
+    "crates/native/src/client",
+    "crates/native/src/transport",
+    "crates/native/src/tls",
+    "python/oneloop/http/client",
 )
 _MEASURED: dict[str, tuple[str, ...]] = {
     "tcp": _SERVED,
@@ -72,17 +104,16 @@ _MEASURED: dict[str, tuple[str, ...]] = {
     "idle": _SERVED,
     "scale": ("bench/rivals/*spawn*",),
     "client": (
-        "crates/http1/src",
-        "crates/native/src/client",
-        "crates/native/src/transport",
-        "crates/native/src/tls",
-        "python/oneloop/http/client",
-        "python/oneloop/compat/httpcores",
+        *_CLIENT,
+        "python/oneloop/cli/run.py",
+        "python/oneloop/compat/httpcore*/*.py",
+        "python/oneloop/running",
+        "bench/client_runs.py",
         "bench/native/src/floor",
         "bench/rivals/client_*",
         "bench/rivals/go_client.go",
     ),
-    "urls": ("crates/native/src/transport", "python/oneloop/check", "bench/rivals/url*"),
+    "urls": (*_CLIENT, "python/oneloop/check", "python/oneloop/cli/check.py", "bench/rivals/url*"),
 }
 RECORDED = tuple(name for name in SUITES if name in _MEASURED)
 

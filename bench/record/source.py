@@ -12,7 +12,7 @@ from pathlib import Path
 
 #: Written by the record itself, so a change of them is no change of what is measured.
 WRITTEN = ("bench/record/record.json", "README.md", "docs/")
-_CODE = (".rs", ".py", ".pyi", ".go", ".js")
+_CODE = (".rs", ".py", ".pyi", ".go", ".js", ".toml", ".lock")
 _DIGITS = 16
 
 
@@ -40,7 +40,8 @@ def changed(root: Path) -> list[str]:
     return [name for name in names if not name.startswith(WRITTEN)]
 
 
-def _files(root: Path, pattern: str) -> Iterator[Path]:
+def files(root: Path, pattern: str) -> Iterator[Path]:
+    """The code that matches: a folder with all below it, or files by pattern. Tests do not count."""
     is_folder = (root / pattern).is_dir()
     for path in sorted((root / pattern).rglob("*") if is_folder else root.glob(pattern)):
         parts = path.relative_to(root).parts
@@ -49,9 +50,9 @@ def _files(root: Path, pattern: str) -> Iterator[Path]:
 
 
 def digest(root: Path, pattern: str) -> str:
-    """A digest of the code that matches: a folder with all below it, or files by pattern. Tests do not count."""
+    """A digest of the code that matches."""
     found = hashlib.sha256()
-    for path in _files(root, pattern):
+    for path in files(root, pattern):
         found.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()[:_DIGITS]
 

@@ -93,6 +93,40 @@ def test_every_suite_of_the_record_exists_and_measures_code_that_exists() -> Non
         assert empty not in found.values(), [name for name, digest in found.items() if digest == empty]
 
 
+NOT_MEASURED = {
+    "crates/engine/src/models": "the models of threads are tests",
+    "crates/http1/examples": "not in the extension",
+    "crates/native/build.rs": "the linker's options for tests",
+    "crates/native/src/aio": "linux_aio's facade has no row",
+    "python/oneloop/__init__.py": "names",
+    "python/oneloop/__main__.py": "the command's start",
+    "python/oneloop/_native.pyi": "types",
+    "python/oneloop/aio.py": "linux_aio's facade has no row",
+    "python/oneloop/cgroup.py": "read once, when a server starts",
+    "python/oneloop/cli": "commands that no row measures; those that one measures are named",
+    "python/oneloop/compat": "facades that no row measures; those that one measures are named",
+    "python/oneloop/deprecation.py": "warnings",
+    "python/oneloop/gunicorn.py": "no row has gunicorn with oneloop's worker",
+    "python/oneloop/pytest_plugin.py": "for tests",
+    "python/oneloop/snapshot.py": "what `oneloop top` shows",
+    "python/oneloop/stats_socket.py": "what `oneloop top` shows",
+    "python/oneloop/testing.py": "for tests",
+}
+"""Files and folders on which no figure depends, with the reason."""
+
+
+def test_each_file_of_the_code_is_measured_or_named() -> None:
+    """So that a new folder's figures do not grow old unseen, as those of the timers once did."""
+    root = plan_root()
+    named = {path for name in NOT_MEASURED for path in ((root / name), *source.files(root, name))}
+    measured = {path for suite in plan.RECORDED for name in plan.folders(suite) for path in source.files(root, name)}
+    code = {path for folder in ("crates", "python/oneloop") for path in source.files(root, folder)}
+    code = {path for path in code if path.suffix in (".rs", ".py", ".pyi")}
+    assert sorted(path.relative_to(root).as_posix() for path in code - measured - named) == []
+    useless = [name for name in NOT_MEASURED if not {root / name, *source.files(root, name)} & (code - measured)]
+    assert useless == []
+
+
 def test_a_rival_of_every_case_is_measured_twice() -> None:
     for suite in plan.RECORDED:
         for case in plan.cases(suite):
