@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from bench.record import plan
 from bench.record.store import Part, Record, read_cases
 from bench.report import page, pictures
 from bench.report.document import CaseData
@@ -166,7 +167,19 @@ class Recorded:
             )
         marks = {mark for suite in self.record["suites"] for mark in self._marks(suite)}
         lines += [f"\n{mark} {words}" for mark, words in MARKS.items() if mark in marks]
+        missing = self._missing()
+        lines += [f"\nNot measured yet: {'; '.join(missing)}."] if missing else []
         return "\n".join([*lines, "", f"{_MARKED}{' '.join(sorted(self.stale))} -->", ""])
+
+    def _missing(self) -> list[str]:
+        """The rows that the suites have and the record has not."""
+        known = {(case["suite"], case["name"]) for case in self.cases}
+        return [
+            f"{suite}: {case.name}"
+            for suite in plan.RECORDED
+            for case in plan.cases(suite)
+            if (suite, case.name) not in known
+        ]
 
 
 MARKS = {
