@@ -259,6 +259,22 @@ async def test_wrong_directions_and_places(path: Path) -> None:
         assert await file.read() == ""
 
 
+@pytest.mark.parametrize("text", ["€" + 30_000 * "a", 8191 * "a" + "€" + 30_000 * "b", 30_000 * "a", 9_000 * "é"])
+@pytest.mark.parametrize("seeks", [False, True])
+async def test_truncate_at_the_place_of_open(path: Path, tmp_path: Path, text: str, seeks: bool) -> None:
+    """That is where the last chunk ends, whose size io estimates from the chunk before."""
+    model_path = tmp_path / "model"
+    for place in (path, model_path):
+        place.write_text(text, encoding="utf-8")
+    with open(model_path, "r+", encoding="utf-8") as model:
+        async with files.open(path, "r+", encoding="utf-8") as file:
+            if seeks:
+                assert model.read(18) == await file.read(18)
+                assert model.seek(0, os.SEEK_CUR) == await file.seek(0, os.SEEK_CUR)
+            assert model.read(8193) == await file.read(8193)
+            assert model.truncate() == await file.truncate()
+
+
 async def test_a_closed_file_says_so(path: Path) -> None:
     file: Any = await files.open(path, "w+")
     await file.write("x")

@@ -302,8 +302,9 @@ def test_text_files_do_what_open_does(loop: Any, engine: str, folder: str) -> No
                         assert expected == got, (number, name, arguments, expected, got)
                         if expected is UnicodeDecodeError:
                             return
-                        # tell() makes io's files forget the line ends that they have seen.
-                        assert limit is not None or len(places) > 1 or model.newlines == file.newlines
+                        # tell() makes io's files forget the line ends that they have seen; and they read less ahead.
+                        is_ahead = limit is not None or len(places) > 1 or len(content) > io.DEFAULT_BUFFER_SIZE
+                        assert is_ahead or model.newlines == file.newlines
             assert content_of(theirs) == content_of(mine)
 
         run(loop, engine, play(), limit)

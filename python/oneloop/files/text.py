@@ -57,6 +57,7 @@ class TextFile(_native.FastFile):
     __slots__ = (
         "_ahead",
         "_binary",
+        "_bytes_per_char",
         "_chunk_bytes",
         "_decoder",
         "_encoder",
@@ -93,6 +94,8 @@ class TextFile(_native.FastFile):
         mode = handle.opened.mode
         # The read-ahead decides where a following write goes, so it must be as large as in io's files.
         self._is_exact = mode.is_writing
+        # Of the last chunk that was read; 0 if it had no characters.
+        self._bytes_per_char = 0.0
         # True after a decoding error in a large chunk: decode in small steps.
         self._is_careful = False
         self._decoder: codecs.IncrementalDecoder | None = None
@@ -363,9 +366,7 @@ class TextFile(_native.FastFile):
 
     def _hint(self, missing_chars: int) -> int:
         """Estimate the number of bytes of `missing_chars` characters, as io's files do."""
-        last = self._history.chunks[-1] if self._history is not None and self._history.chunks else None
-        ratio = last.read_bytes / last.chars if last is not None and last.chars else 0.0
-        return int(max(ratio, 1.0) * missing_chars)
+        return int(max(self._bytes_per_char, 1.0) * missing_chars)
 
     async def _read_chunk(self, missing: int) -> bool:
         """Read and decode a chunk for at least `missing` bytes. Return False at the end of the file."""
@@ -417,6 +418,8 @@ class TextFile(_native.FastFile):
         if self._history is None:
             self._history = cookie.History()
         self._history.add(chunk, remaining)
+        # Kept over `seek`, as in io's files.
+        self._bytes_per_char = chunk.read_bytes / chunk.chars if chunk.chars else 0.0
 
     def _step(self, missing: int) -> int:
         step = self._chunk_bytes
