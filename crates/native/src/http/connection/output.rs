@@ -95,5 +95,11 @@ pub fn descriptor(under: &Under, py: Python<'_>) -> PyResult<Option<i32>> {
 
 /// What is written from now on is lost, because the transport closes or has failed.
 pub fn is_ending(under: &Under, py: Python<'_>) -> PyResult<bool> {
+    if is_deaf(under, py) {
+        return Ok(true);
+    }
+    if matches!(under, Under::Stream(_)) {
+        return Ok(false);
+    }
     under.object(py).call_method0(intern!(py, "is_closing"))?.is_truthy()
 }

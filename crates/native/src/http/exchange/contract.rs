@@ -241,6 +241,8 @@ pub struct State {
     pub sent_bytes: u64,
     /// It is in the access log and in the counts: `access_record`.
     pub is_recorded: bool,
+    /// A part of the response was lost, because the connection had ended.
+    pub is_cut: bool,
     /// For the application: its messages since other tasks were allowed to run.
     pub sent_in_a_row: u8,
     /// The iteration in which the peer was found to be gone, and messages that were dropped since then.

@@ -31,6 +31,7 @@ impl State {
             keeps_alive: opening.keeps_alive,
             sent_bytes: 0,
             is_recorded: false,
+            is_cut: false,
             sent_in_a_row: 0,
             gone_tick: 0,
             dropped: 0,

@@ -185,13 +185,20 @@ impl Exchange {
     pub fn put(slf: &Bound<'_, Self>, framed: Framed, body: &Bound<'_, PyBytes>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        let has_bytes = !framed.out.is_empty() || framed.tail.is_some();
+        // The connection's end is told in the next tick; the application may go on until then, and end the response.
+        let is_lost = has_bytes && this.carrier.calls.is_ending(slf)?;
+        let sent_bytes = if is_lost { 0 } else { framed.body_bytes };
+        if is_lost {
+            this.state.with(py, |s| s.is_cut = true);
+        }
         let sent = this.carrier.calls.send_body(slf, &framed, body);
         this.service.get().keep_spare(py, framed.out);
         sent?;
         if framed.ends {
-            return Self::complete(slf, framed.body_bytes);
+            return Self::complete(slf, sent_bytes);
         }
-        this.state.with(py, |s| s.sent_bytes += framed.body_bytes);
+        this.state.with(py, |s| s.sent_bytes += sent_bytes);
         if framed.body_bytes == 0 { Self::note_unsent(slf) } else { Ok(()) }
     }
 
@@ -218,14 +225,14 @@ impl Exchange {
     fn complete(slf: &Bound<'_, Self>, last_bytes: u64) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        let waiters = this.state.with(py, |s| {
+        let (waiters, is_cut) = this.state.with(py, |s| {
             s.response = Response::Complete;
             s.sent_bytes += last_bytes;
             s.body.clear();
-            std::mem::take(&mut s.receive_waiters)
+            (std::mem::take(&mut s.receive_waiters), s.is_cut)
         });
         let woken = if waiters.is_empty() { Ok(()) } else { wake(py, waiters) };
-        let recorded = this.record(py, true);
+        let recorded = this.record(py, !is_cut);
         this.carrier.calls.end(slf).and(woken).and(recorded)
     }
 }
