@@ -86,18 +86,21 @@ def groups(tier: str) -> list[Group]:
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     rust = Group("Rust", ["scripts/rust-tests.sh", version], "cargo")
     stubs = Group("stubs", [sys.executable, "-m", "mypy.stubtest", "--ignore-missing-stub", "oneloop._native"])
+    server, http2 = _http()
     rooms = [
+        server,
         _pytest("tests/file", "tests/aio"),
         _pytest("tests/loop", "tests/transport", "tests/tls"),
-        _pytest("tests/check"),
+        http2,
+        conformance,
         _pytest("tests/client"),
-        *_http(),
+        _pytest("tests/check"),
         _pytest("tests/green"),
     ]
     if tier == "core":
-        return [conformance, _rest(rooms, core=True), *rooms]
+        return [_rest(rooms, core=True), *rooms]
     ecosystem = _pytest("tests/ecosystem", "tests/examples")
-    return [ecosystem, conformance, _rest([ecosystem, *rooms], core=False), *rooms, rust, stubs]
+    return [ecosystem, _rest([ecosystem, *rooms], core=False), *rooms, rust, stubs]
 
 
 def report(outcomes: list[Outcome], verdict: again.Verdict, flaky_file: Path) -> None:
