@@ -130,12 +130,13 @@ def audit(request: pytest.FixtureRequest, reported: Reported) -> Iterator[None]:
     processes = children.living()
     yield
     gc.collect()
+    for thread in [thread for thread in threading.enumerate() if thread not in threads]:
+        # asyncio's own, which waits for a child, ends a moment after the child's end was told; that of a server closes
+        # its connection when it sees that the client has.
+        thread.join(ENDS_IN_S)
     left = descriptors.opened_since(before)
     if left and request.node.get_closest_marker("allows_open_fds") is None:
         raise LeftBehindError(f"descriptors left open: {left}")
-    for thread in [thread for thread in threading.enumerate() if thread not in threads]:
-        # asyncio's own, which waits for a child, ends a moment after the child's end was told.
-        thread.join(ENDS_IN_S)
     started = [thread for thread in threading.enumerate() if thread not in threads and thread.is_alive()]
     if started:
         raise LeftBehindError(f"threads left running: {started}")

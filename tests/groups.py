@@ -103,14 +103,16 @@ def groups(tier: str) -> list[Group]:
     return [ecosystem, _rest([ecosystem, *rooms], core=False), *rooms, rust, stubs]
 
 
-def report(outcomes: list[Outcome], verdict: again.Verdict, flaky_file: Path) -> None:
-    """Print the last lines, and write the flaky tests into their file."""
-    flaky_file.parent.mkdir(parents=True, exist_ok=True)
-    flaky_file.write_text("".join(f"{name}\n" for name in verdict.flaky))
-    for name, attempts in verdict.flaky.items():
-        print(f"FLAKY  {name}: passed when run again alone" + f", attempt {attempts}" * bool(attempts))
-    for name, why in verdict.failed.items():
-        print(f"FAILED {name}: {why}")
+def report(outcomes: list[Outcome], verdict: again.Verdict, file: Path) -> None:
+    """Print the last lines; what they say of flaky and failed tests is written into a file too, for .ci/run."""
+    lines = [
+        f"FLAKY  {name}: passed when run again alone" + f", attempt {attempts}" * bool(attempts)
+        for name, attempts in verdict.flaky.items()
+    ]
+    lines += [f"FAILED {name}: {why}" for name, why in verdict.failed.items()]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{line}\n" for line in lines))
+    print("".join(f"{line}\n" for line in lines), end="")
     if len(verdict.flaky) > again.MOST_FLAKY:
         print(f"FAILED because more than {again.MOST_FLAKY} tests are flaky")
     for outcome in sorted(outcomes, key=lambda outcome: -outcome.time_s):
@@ -136,7 +138,7 @@ def main() -> int:
     verdict = again.judge(outcomes)
     print(f"=== {time.monotonic() - began_s:.0f} s in total")
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    report(outcomes, verdict, ROOT / f".build/flaky-{version}-{arguments.tier}.txt")
+    report(outcomes, verdict, ROOT / f".build/verdict-{version}-{arguments.tier}.txt")
     return 0 if outcomes and verdict.passes() else 1
 
 

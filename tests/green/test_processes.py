@@ -192,6 +192,19 @@ def test_a_recursive_lock_is_held_by_one_green_thread() -> None:
     out = patched("""
         import multiprocessing, threading, time
         lock, inside, most = multiprocessing.RLock(), [], []
+        held, may_end = threading.Event(), threading.Event()
+        def hold():
+            with lock:
+                held.set()
+                may_end.wait()
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait()
+        print(lock.acquire(False), lock.acquire(timeout=0.0001))
+        try: lock.release()
+        except AssertionError: print("not held")
+        may_end.set()
+        holder.join()
         def work():
             with lock, lock:
                 inside.append(1)
@@ -200,9 +213,6 @@ def test_a_recursive_lock_is_held_by_one_green_thread() -> None:
                 inside.pop()
         threads = [threading.Thread(target=work) for _ in range(10)]
         for thread in threads: thread.start()
-        print(lock.acquire(False), lock.acquire(timeout=0.0001))
-        try: lock.release()
-        except AssertionError: print("not held")
         for thread in threads: thread.join()
         print(max(most), lock.acquire(False), lock.acquire(False))
         lock.release(); lock.release()

@@ -15,7 +15,10 @@ MAKE = """#!/bin/sh
 echo "$*" >>"$CALLS"
 for failing in $FAILING; do [ "$1" != "$failing" ] || { echo "make: error"; exit 2; }; done
 case "$1" in
-test) echo "5 passed, $FAILED failed, 1 skipped"; exit $FAILED ;;
+test)
+    [ $FAILED = 0 ] || { mkdir -p .build && echo "FAILED one: why" >.build/verdict-3.13-landing.txt; }
+    echo "5 passed, $FAILED failed, 1 skipped"
+    exit $FAILED ;;
 smoke-test) echo "2 passed, 0 failed, 3 skipped" ;;
 esac
 """
@@ -53,7 +56,7 @@ def land(tree: Path, *, failing: str = "", failed: int = 0, until_s: int = 3600)
 
 def test_all_is_well(tree: Path) -> None:
     (tree / ".build").mkdir()
-    (tree / ".build/flaky-3.13-landing.txt").write_text("of an earlier run\n")
+    (tree / ".build/verdict-3.13-landing.txt").write_text("of an earlier run\n")
     status, said, made = land(tree)
     assert status == 0
     assert said[-1] == "9 passed, 0 failed, 7 skipped"
@@ -81,7 +84,7 @@ def test_a_step_that_fails_is_counted_and_the_others_run(tree: Path, failing: st
 def test_failed_tests_are_counted_once(tree: Path) -> None:
     status, said, _ = land(tree, failed=2)
     assert status == 1
-    assert said[-1] == "9 passed, 2 failed, 7 skipped"
+    assert said[-2:] == ["FAILED one: why", "9 passed, 2 failed, 7 skipped"]
 
 
 def test_a_slow_machine_leaves_out_the_smoke_tests_and_says_so(tree: Path) -> None:
