@@ -33,7 +33,8 @@ SENDFILE_BLOCK_BYTES = 1 << 20
 COPY_BYTES = 64 * 1024
 # Distance between two probes of the page cache: the kernel's usual read-ahead.
 PROBE_STEP_BYTES = 128 * 1024
-# Between two attempts to connect to a Unix socket whose backlog is full, in seconds.
+# Between two attempts to connect to a Unix socket whose backlog is full, or to send a datagram to one whose queue is
+# full, in seconds.
 FULL_BACKLOG_PAUSE_S = 0.01
 
 _Stock: Any = unix_events._UnixSelectorEventLoop
@@ -189,7 +190,11 @@ class SocketMixin:
             try:
                 return int(any_socket.sendto(data, *_dont_wait(sock), address))
             except (BlockingIOError, InterruptedError):
-                await self._wait_writable(sock)
+                if sock.family == socket.AF_UNIX and _is_ready(sock, select.POLLOUT):
+                    # The receiver's queue is full. The kernel tells nobody who is not connected to it (unix(7)).
+                    await asyncio.sleep(FULL_BACKLOG_PAUSE_S)
+                else:
+                    await self._wait_writable(sock)
 
     async def _sock_recv_any(self: Any, sock: Any, n: int) -> Any:
         """sock_recv() for an object that is not a `socket.socket` but has the same methods."""
@@ -225,7 +230,7 @@ class SocketMixin:
         self._check_sock(sock)
         while True:
             # On a socket with a timeout (or None, which blocks), accept() would block the loop.
-            if _may_block(sock) and not _is_readable(sock):
+            if _may_block(sock) and not _is_ready(sock, select.POLLIN):
                 await self._wait_readable(sock)
             try:
                 conn, address = sock.accept()
@@ -415,9 +420,9 @@ def _may_block(sock: Any) -> bool:
     return hasattr(sock, "gettimeout") and sock.gettimeout() != 0
 
 
-def _is_readable(sock: socket.socket) -> bool:
+def _is_ready(sock: socket.socket, for_what: int) -> bool:
     poll = select.poll()
-    poll.register(sock, select.POLLIN)
+    poll.register(sock, for_what)
     return bool(poll.poll(0))
 
 
