@@ -25,6 +25,7 @@ from oneloop.serving import ServingMixin, context_of
 from oneloop.signals import SignalMixin
 from oneloop.sockets import SocketMixin
 from oneloop.stock_streams import known as _known_streams  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from oneloop.stream_servers import guarded
 from oneloop.subprocess import SubprocessMixin
 from oneloop.transports import send_gathered
 from oneloop.unix import UnixMixin
@@ -309,6 +310,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         transport.set_protocol(tls)
         steps = [self.call_soon(tls.connection_made, transport)]
         reader = getattr(protocol, "_stream_reader", None)
+        is_fed = reader is not None and getattr(reader, "_transport", None) is transport
         if reader is not None and reader._buffer:
             early = bytes(reader._buffer)
             reader._buffer.clear()
@@ -324,6 +326,9 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         finally:
             # They have the exception, whose traceback has this frame.
             del waiter, transport, protocol
+        if is_fed:
+            # Its pauses would still go to the transport below (gh-152431, until CPython 3.14.6).
+            reader._transport = tls
         # The program may have closed the transport in the meantime.
         return tls._app_transport
 
@@ -435,6 +440,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
 
         if context is None:  # before Python 3.15
             context = context_of(server)
+        protocol_factory = guarded(protocol_factory)
         is_shared = sock in self._shared
         listener = _native.Listener(self, sock, protocol_factory, server, hand_over, context, is_shared=is_shared)
         self._listeners[sock] = listener
