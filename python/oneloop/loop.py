@@ -21,6 +21,7 @@ from oneloop.debug import DebugMixin
 from oneloop.executors import ExecutorMixin
 from oneloop.internals import Missing
 from oneloop.names import NamesMixin
+from oneloop.sendfile import SendfileMixin
 from oneloop.serving import ServingMixin, context_of
 from oneloop.signals import SignalMixin
 from oneloop.sockets import SocketMixin
@@ -53,6 +54,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
     NamesMixin,
     SignalMixin,
     SocketMixin,
+    SendfileMixin,
     ServingMixin,
     UnixMixin,
     SubprocessMixin,
