@@ -12,19 +12,21 @@ import contextvars
 import os
 import socket
 import sys
-import weakref
 from asyncio import base_events, constants, events
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oneloop import _native, registry
+from oneloop.connecting import ConnectingMixin
 from oneloop.debug import DebugMixin
 from oneloop.executors import ExecutorMixin
 from oneloop.internals import Missing
 from oneloop.names import NamesMixin
+from oneloop.sendfile import SendfileMixin
 from oneloop.serving import ServingMixin, context_of
 from oneloop.signals import SignalMixin
 from oneloop.sockets import SocketMixin
 from oneloop.stock_streams import known as _known_streams  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from oneloop.stream_servers import guarded
 from oneloop.subprocess import SubprocessMixin
 from oneloop.transports import send_gathered
 from oneloop.unix import UnixMixin
@@ -46,11 +48,13 @@ ACCEPT_RETRY_DELAY_S = constants.ACCEPT_RETRY_DELAY
 class Loop(  # type: ignore[misc]  # the mixins accept more argument types than the stubs declare
     # The first base, because CPython searches the bases in order on every native call.
     _native.LoopCore,
+    ConnectingMixin,
     DebugMixin,
     ExecutorMixin,
     NamesMixin,
     SignalMixin,
     SocketMixin,
+    SendfileMixin,
     ServingMixin,
     UnixMixin,
     SubprocessMixin,
@@ -117,9 +121,8 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         self._init_signals()
         self._init_unix()
         self._init_sockets()
+        self._init_connecting()
         self._init_subprocesses()
-        # Created for the first socket that the loop itself connects.
-        self._connecting: weakref.WeakSet[socket.socket] | None = None
         # Created on the first use of oneloop.files.
         self._files: _native.Files | None = None
         # Created for the first name that a thread looks up.
@@ -309,6 +312,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         transport.set_protocol(tls)
         steps = [self.call_soon(tls.connection_made, transport)]
         reader = getattr(protocol, "_stream_reader", None)
+        is_fed = reader is not None and getattr(reader, "_transport", None) is transport
         if reader is not None and reader._buffer:
             early = bytes(reader._buffer)
             reader._buffer.clear()
@@ -324,41 +328,11 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         finally:
             # They have the exception, whose traceback has this frame.
             del waiter, transport, protocol
+        if reader is not None and is_fed:
+            # Its pauses would still go to the transport below (gh-152431, until CPython 3.14.6).
+            reader._transport = tls
         # The program may have closed the transport in the meantime.
         return tls._app_transport
-
-    # -- BaseEventLoop's hooks: connections ------------------------------------------------------
-
-    async def _connect_sock(self, *args: Any, **kwargs: Any) -> socket.socket:
-        try:
-            sock: socket.socket = await super()._connect_sock(*args, **kwargs)  # type: ignore[misc]
-        finally:
-            # The arguments hold the exceptions of this attempt, whose tracebacks hold this frame: break the cycle.
-            del args, kwargs
-        if self._connecting is None:
-            self._connecting = weakref.WeakSet()
-        self._connecting.add(sock)
-        return sock
-
-    async def _create_connection_transport(
-        self, sock: socket.socket, protocol_factory: Callable[[], Any], *args: Any, **kwargs: Any
-    ) -> Any:
-        def factory() -> Any:
-            try:
-                return protocol_factory()
-            except BaseException:
-                # If the loop created the socket, the loop has to close it.
-                if self._connecting is not None and sock in self._connecting:
-                    sock.close()
-                raise
-
-        try:
-            return await super()._create_connection_transport(  # type: ignore[misc]
-                sock, factory, *args, **kwargs
-            )
-        except BaseException as exc:
-            _clear_frame(exc, asyncio.BaseEventLoop._create_connection_transport)  # type: ignore[attr-defined]
-            raise
 
     # -- BaseEventLoop's hooks: creating transports and servers ------------------------------------
 
@@ -373,7 +347,8 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         context: Context | None = None,
     ) -> _native.StreamTransport:
         base_events._set_nodelay(sock)  # type: ignore[attr-defined]
-        return _native.StreamTransport(self, sock, protocol, waiter, extra, server, context)
+        make = self._closing_at_failure(sock, _native.StreamTransport)
+        return make(self, sock, protocol, waiter, extra, server, context)  # type: ignore[no-any-return]
 
     def _make_ssl_transport(
         self,
@@ -389,7 +364,8 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         context: Context | None = None,
         **timeouts: Any,
     ) -> Any:
-        tls = _native.TlsTransport(self, protocol, sslcontext, waiter, server_side, server_hostname, **timeouts)
+        make = self._closing_at_failure(rawsock, _native.TlsTransport)
+        tls = make(self, protocol, sslcontext, waiter, server_side, server_hostname, **timeouts)
         self._make_socket_transport(rawsock, tls, extra=extra, server=server, context=context)
         return tls
 
@@ -435,6 +411,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
 
         if context is None:  # before Python 3.15
             context = context_of(server)
+        protocol_factory = guarded(protocol_factory)
         is_shared = sock in self._shared
         listener = _native.Listener(self, sock, protocol_factory, server, hand_over, context, is_shared=is_shared)
         self._listeners[sock] = listener
@@ -537,16 +514,3 @@ def _open_stats_socket() -> None:
 
 
 registry.call_with_first(_open_stats_socket)
-
-
-def _clear_frame(exc: BaseException, function: Any) -> None:
-    """Forget the variables of a coroutine that has ended with an exception.
-
-    One of them is the future that has raised it. Together they would stay until the garbage collector runs, with the
-    protocol and the transport.
-    """
-    traceback = exc.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code is function.__code__:
-            traceback.tb_frame.clear()
-        traceback = traceback.tb_next

@@ -1,78 +1,25 @@
-"""The program's own descriptors and sockets: `add_reader`, `add_writer`, the `sock_*` methods and `sendfile`.
+"""The program's own descriptors and sockets: `add_reader`, `add_writer`, and the `sock_*` methods.
 
 `sock_recv`, `sock_recv_into` and `sock_sendall` are native. The methods that run once per connection, or that pass an
-address with each message, are here; they use the native waits.
-
-Files of `oneloop.files` are sent from the page cache with sendfile(2), or with reads and writes where sendfile(2) is
-not possible (TLS). sendfile(2) blocks the loop while it reads uncached data from the disk. Each block is therefore
-probed first, and read into the page cache if a part of it is missing.
+address with each message, are here; they use the native waits. `sock_sendfile` is in `sendfile.py`.
 """
 
 from __future__ import annotations
 
 import _socket
 import asyncio
-import contextlib
 import errno
-import os
 import select
 import socket
-import stat
 import sys
-from asyncio import base_events, unix_events
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    from oneloop.files.file import File
-
-# Bytes per sendfile(2): large enough that the calls cost little, small enough that other callbacks run in between.
-SENDFILE_BLOCK_BYTES = 1 << 20
-# Bytes per read and write where sendfile(2) is not possible (TLS).
-COPY_BYTES = 64 * 1024
-# Distance between two probes of the page cache: the kernel's usual read-ahead.
-PROBE_STEP_BYTES = 128 * 1024
-# Between two attempts to connect to a Unix socket whose backlog is full, in seconds.
+# Between two attempts to connect to a Unix socket whose backlog is full, or to send a datagram to one whose queue is
+# full, in seconds.
 FULL_BACKLOG_PAUSE_S = 0.01
-
-_Stock: Any = unix_events._UnixSelectorEventLoop
-# Newer patch releases of CPython move a file's position to the offset even if nothing was sent.
-_MOVES_IN_ANY_CASE = "total_sent" not in _Stock._sock_sendfile_update_filepos.__code__.co_varnames
-
-
-class _FallbackProtocol(base_events._SendfileFallbackProtocol):  # type: ignore[name-defined, misc]
-    """The protocol of a transport while a file is copied to it.
-
-    asyncio's fails if it is told something after a cancellation, and may leave the transport's own protocol in a wrong
-    state: neither paused nor resumed.
-    """
-
-    _should_resume_writing: bool
-    _transport: Any
-    _proto: Any
-
-    def resume_writing(self) -> None:
-        self._forget_cancelled()
-        super().resume_writing()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._forget_cancelled()
-        super().connection_lost(exc)
-
-    async def restore(self) -> None:
-        """Give the transport back. Its protocol is told whether it is paused, if that is another state than before."""
-        was_paused = self._should_resume_writing
-        is_paused = self._transport._protocol_paused
-        self._should_resume_writing = was_paused and not is_paused
-        await super().restore()
-        if is_paused and not was_paused:
-            self._proto.pause_writing()
-
-    def _forget_cancelled(self) -> None:
-        future: asyncio.Future[object] | None = self._write_ready_fut  # type: ignore[has-type]
-        if future is not None and future.cancelled():
-            self._write_ready_fut = None
 
 
 class SocketMixin:
@@ -189,7 +136,11 @@ class SocketMixin:
             try:
                 return int(any_socket.sendto(data, *_dont_wait(sock), address))
             except (BlockingIOError, InterruptedError):
-                await self._wait_writable(sock)
+                if sock.family == socket.AF_UNIX and _is_ready(sock, select.POLLOUT):
+                    # The receiver's queue is full. The kernel tells nobody who is not connected to it (unix(7)).
+                    await asyncio.sleep(FULL_BACKLOG_PAUSE_S)
+                else:
+                    await self._wait_writable(sock)
 
     async def _sock_recv_any(self: Any, sock: Any, n: int) -> Any:
         """sock_recv() for an object that is not a `socket.socket` but has the same methods."""
@@ -225,7 +176,7 @@ class SocketMixin:
         self._check_sock(sock)
         while True:
             # On a socket with a timeout (or None, which blocks), accept() would block the loop.
-            if _may_block(sock) and not _is_readable(sock):
+            if _may_block(sock) and not _is_ready(sock, select.POLLIN):
                 await self._wait_readable(sock)
             try:
                 conn, address = sock.accept()
@@ -264,106 +215,6 @@ class SocketMixin:
                     raise OSError(err, f"Connect call failed {address}") from None
             return
 
-    async def sendfile(
-        self: Any, transport: Any, file: Any, offset: int = 0, count: int | None = None, *, fallback: bool = True
-    ) -> int:
-        """Send a file over a transport, with the system call if possible. Return the number of bytes.
-
-        Args:
-            transport: a stream transport of this loop.
-            file: a file opened in binary mode, or one of `oneloop.files`. Its position moves behind what was sent.
-            offset: where in the file to begin, in bytes.
-            count: how many bytes to send; None: up to the end of the file.
-            fallback: read and write if the kernel cannot send the file, for example over TLS.
-
-        Raises:
-            ValueError: `offset` is negative, or `count` is not positive. (asyncio's `sock_sendfile` refuses them too.)
-            TypeError: one of them is not an int.
-            RuntimeError: the transport is closing, or `fallback` is False and needed.
-        """
-        _check_part(offset, count)
-        return int(await super().sendfile(transport, file, offset, count, fallback=fallback))  # type: ignore[misc]
-
-    async def _sock_sendfile_native(self: Any, sock: socket.socket, file: Any, offset: int, count: int | None) -> int:
-        """BaseEventLoop.sock_sendfile()'s hook: sendfile(2), from a regular file to a stream socket."""
-        return int(await self._sendfile(sock, file, offset, count, lambda: self._wait_writable(sock)))
-
-    async def _sendfile_native(self: Any, transport: Any, file: Any, offset: int, count: int | None) -> int:
-        """BaseEventLoop.sendfile()'s hook: send the queued data first, then the file."""
-        resume = transport.is_reading()
-        drained = transport._make_empty_waiter()
-        try:
-            # It may be cancelled while earlier writes are sent (python/cpython#157025).
-            transport.pause_reading()
-            await drained
-            sock = transport.get_extra_info("socket")
-            return int(await self._sendfile(sock, file, offset, count, transport._wait_writable))
-        finally:
-            transport._reset_empty_waiter()
-            if resume:
-                transport.resume_reading()
-
-    async def _sendfile(
-        self: Any, sock: Any, file: Any, offset: int, count: int | None, wait: Callable[[], Any]
-    ) -> int:
-        ours = _ours(file)
-        if ours is not None:
-            return await _send_ours(ours, sock, offset, count, wait)
-        if not hasattr(os, "sendfile"):
-            raise asyncio.SendfileNotAvailableError("os.sendfile() is not available")
-        try:
-            source = file.fileno()
-            size = os.fstat(source).st_size
-        except (AttributeError, OSError) as exc:
-            raise asyncio.SendfileNotAvailableError("not a regular file") from exc
-        block = min(count if count is not None else size, SENDFILE_BLOCK_BYTES)
-        if not block:
-            return 0  # an empty file
-        start, end = offset, None if count is None else offset + count
-        try:
-            while end is None or offset < end:
-                want = block if end is None else min(end - offset, block)
-                try:
-                    sent = os.sendfile(sock.fileno(), source, offset, want)
-                except (BlockingIOError, InterruptedError):
-                    await wait()
-                    continue
-                except OSError as exc:
-                    if offset == start and not isinstance(exc, ConnectionError):
-                        raise asyncio.SendfileNotAvailableError("os.sendfile call failed") from exc
-                    raise
-                if sent == 0:
-                    break  # end of file
-                offset += sent
-            return offset - start
-        finally:
-            _move(source, start, offset)
-
-    async def _sock_sendfile_fallback(self: Any, sock: socket.socket, file: Any, offset: int, count: int | None) -> int:
-        """BaseEventLoop.sock_sendfile()'s hook for reads and writes. Handles files of `oneloop.files` here."""
-        ours = _ours(file)
-        if ours is None:
-            _rewind(file, offset)
-            return int(await super()._sock_sendfile_fallback(sock, file, offset, count))  # type: ignore[misc]
-        return await _copy_ours(ours, offset, count, lambda data: self.sock_sendall(sock, data))
-
-    async def _sendfile_fallback(self: Any, transport: Any, file: Any, offset: int, count: int | None) -> int:
-        """BaseEventLoop.sendfile()'s hook for reads and writes, with the transport's flow control."""
-        ours = _ours(file)
-        if ours is None:
-            _rewind(file, offset)
-            return int(await super()._sendfile_fallback(transport, file, offset, count))  # type: ignore[misc]
-        protocol = _FallbackProtocol(transport)
-
-        async def put(data: bytes) -> None:
-            await protocol.drain()
-            transport.write(data)
-
-        try:
-            return await _copy_ours(ours, offset, count, put)
-        finally:
-            await protocol.restore()
-
     def _check_sock(self: Any, sock: socket.socket) -> None:
         _check_ssl_socket(sock)
         if self._debug and sock.gettimeout() != 0:
@@ -378,33 +229,6 @@ async def _before_another_attempt(sock: Any, address: Any) -> None:
     await asyncio.sleep(FULL_BACKLOG_PAUSE_S)
 
 
-def _check_part(offset: object, count: object) -> None:
-    """Refuse what `sock_sendfile` refuses, with the same words."""
-    if count is not None:
-        if not isinstance(count, int):
-            raise TypeError(f"count must be a positive integer (got {count!r})")
-        if count <= 0:
-            raise ValueError(f"count must be a positive integer (got {count!r})")
-    if not isinstance(offset, int):
-        raise TypeError(f"offset must be a non-negative integer (got {offset!r})")
-    if offset < 0:
-        raise ValueError(f"offset must be a non-negative integer (got {offset!r})")
-
-
-def _rewind(file: Any, offset: int) -> None:
-    """Go to the beginning of a file that is read from there: asyncio before 3.14.8 goes to other offsets only."""
-    seekable = getattr(file, "seekable", None)
-    if offset == 0 and (hasattr(file, "seek") if seekable is None else seekable()):
-        file.seek(0)
-
-
-def _move(source: int, start: int, end: int) -> None:
-    """Move a file's position to the end of what was sent from it, as the running version's asyncio does."""
-    if end > start or _MOVES_IN_ANY_CASE:
-        with contextlib.suppress(OSError):  # a pipe has no position
-            os.lseek(source, end, os.SEEK_SET)
-
-
 def _dont_wait(sock: Any) -> tuple[int, ...]:
     """Return MSG_DONTWAIT for real sockets. Methods of other classes are called without flags, as asyncio does."""
     return (socket.MSG_DONTWAIT,) if type(sock) in (socket.socket, _socket.socket) else ()
@@ -415,114 +239,10 @@ def _may_block(sock: Any) -> bool:
     return hasattr(sock, "gettimeout") and sock.gettimeout() != 0
 
 
-def _is_readable(sock: socket.socket) -> bool:
+def _is_ready(sock: socket.socket, for_what: int) -> bool:
     poll = select.poll()
-    poll.register(sock, select.POLLIN)
+    poll.register(sock, for_what)
     return bool(poll.poll(0))
-
-
-def _ours(file: Any) -> File | None:
-    """Return `file` if it is a file of `oneloop.files`, else None. Does not import that package."""
-    module = sys.modules.get("oneloop.files.binary")
-    return file if module is not None and isinstance(file, module.File) else None
-
-
-async def _send_ours(
-    file: File, sock: socket.socket, offset: int, count: int | None, wait: Callable[[], Awaitable[object]]
-) -> int:
-    """Send a file with sendfile(2). Afterwards, also after an error, the file's position is after the last byte sent.
-
-    Args:
-        file: a file of this loop. Its buffered data is flushed first.
-        sock: a non-blocking socket.
-        offset: where in the file to begin, in bytes.
-        count: how many bytes to send; None: up to the end.
-        wait: returns an awaitable that ends when the socket is writable.
-
-    Raises:
-        asyncio.SendfileNotAvailableError: sendfile(2) is not possible for this file; nothing was sent.
-        OSError: sendfile(2) failed.
-    """
-    handle = file.handle
-    handle.check_reading("read")
-    await file.flush()
-    mode, size, is_local = await handle.status()
-    if not stat.S_ISREG(mode):
-        raise asyncio.SendfileNotAvailableError("not a regular file")
-    if not is_local:
-        raise asyncio.SendfileNotAvailableError("sendfile(2) would block: the file is on a network filesystem")
-    handle.check()
-    number = handle.number
-    end = size if count is None else offset + count
-    # The descriptor stays open until this future is done.
-    sending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    handle.watch(sending)
-    at = offset
-    try:
-        while at < end:
-            block = min(end - at, SENDFILE_BLOCK_BYTES)
-            await _warm(file, at, block)
-            done = await _send_block(sock, number, at, block, wait, at == offset)
-            if not done:
-                break
-            at += done
-        return at - offset
-    finally:
-        sending.set_result(None)
-        if not file.closed:
-            await file.seek(at)
-
-
-async def _send_block(
-    sock: socket.socket, number: int, at: int, size: int, wait: Callable[[], Awaitable[object]], is_first: bool
-) -> int:
-    while True:
-        try:
-            return os.sendfile(sock.fileno(), number, at, size)
-        except (BlockingIOError, InterruptedError):
-            await wait()
-        except ConnectionError:
-            raise
-        except OSError as exc:
-            if is_first:
-                raise asyncio.SendfileNotAvailableError("os.sendfile call failed") from exc
-            raise
-
-
-async def _warm(file: File, at: int, size: int) -> None:
-    """Make sure that the next block is in the page cache."""
-    probe = bytearray(1)
-    number = file.handle.number
-    try:
-        for place in (*range(at, at + size, PROBE_STEP_BYTES), at + size - 1):
-            os.preadv(number, [probe], place, os.RWF_NOWAIT)
-    except OSError:
-        # Not cached (EAGAIN), or the filesystem does not support RWF_NOWAIT: read the block, which caches it.
-        await file.pread(size, at)
-
-
-async def _copy_ours(file: File, offset: int, count: int | None, put: Callable[[bytes], Awaitable[object]]) -> int:
-    """Read from `offset` on and await `put(data)` for each piece. Return the number of bytes.
-
-    Afterwards, also after an error, the file's position is after the last piece. A file that cannot seek is read from
-    its current position.
-    """
-    file.handle.check_reading("read")
-    is_seekable = file.seekable()
-    if is_seekable:
-        await file.seek(offset)
-    total = 0
-    try:
-        while count is None or total < count:
-            data = await file.read(COPY_BYTES if count is None else min(COPY_BYTES, count - total))
-            if not data:
-                break
-            await put(data)
-            total += len(data)
-        return total
-    finally:
-        if is_seekable and not file.closed:
-            await file.seek(offset + total)
 
 
 def _check_ssl_socket(sock: Any) -> None:

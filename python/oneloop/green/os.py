@@ -116,9 +116,7 @@ def wait_writable(fd: int) -> None:
 
 def _wait_level(fd: int, for_writing: bool) -> None:
     # The loop reports changes only. Ask the kernel whether the descriptor is ready already.
-    poll = _poll()
-    poll.register(fd, _select.POLLOUT if for_writing else _select.POLLIN)
-    while not poll.poll(0):
+    while not _is_ready(fd, for_writing):
         _wait(fd, for_writing)
 
 
@@ -193,9 +191,36 @@ def eventfd_write(fd: int, value: int) -> None:
 
 def splice(src: int, dst: int, count: int, *args: Any, **kwargs: Any) -> int:
     """Like `os.splice`: other green threads run while the source has no data, or the other end no room."""
-    wait_if_blocking(src, False)
-    wait_if_blocking(dst, True)
-    return _splice(src, dst, count, *args, **kwargs)
+    flags = args[2] if len(args) > 2 else kwargs.get("flags", 0)
+    # SPLICE_F_NONBLOCK is about the pipes only (splice(2)).
+    waits = [
+        (fd, for_writing)
+        for fd, for_writing in ((src, False), (dst, True))
+        if not (flags & _stock.SPLICE_F_NONBLOCK and _is_pipe(fd))
+    ]
+    while True:
+        for fd, for_writing in waits:
+            wait_if_blocking(fd, for_writing)
+        try:
+            return _splice(src, dst, count, *args, **kwargs)
+        except BlockingIOError:
+            # A socket for whose program it blocks, and somebody else was faster. EAGAIN does not say which side it is.
+            if not (may_wait() and any(is_blocking(fd) and not _is_ready(fd, side) for fd, side in waits)):
+                raise
+
+
+def _is_pipe(fd: int) -> bool:
+    try:
+        return stat.S_ISFIFO(_stock.fstat(fd).st_mode)
+    except OSError:
+        # The call itself says what is wrong.
+        return False
+
+
+def _is_ready(fd: int, for_writing: bool) -> bool:
+    poll = _poll()
+    poll.register(fd, _select.POLLOUT if for_writing else _select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int) -> int:

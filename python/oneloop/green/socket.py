@@ -246,7 +246,11 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
             except BlockingIOError:
                 if self._timeout_s == 0.0 or flags & _stock.MSG_DONTWAIT:
                     raise
-            _native.green_wait(self, for_writing, left.seconds())
+            if for_writing and self.family == _stock.AF_UNIX and _is_ready(self, _select.POLLOUT):
+                # The receiver's queue is full. The kernel tells nobody who is not connected to it (unix(7)).
+                _pause(left)
+            else:
+                _native.green_wait(self, for_writing, left.seconds())
 
     # -- connections ---------------------------------------------------------------------------------
 
@@ -275,10 +279,7 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         error = super().connect_ex(address)
         while error == EAGAIN and self._timeout_s != 0.0 and self.family == _stock.AF_UNIX:
             # The backlog is full. The kernel reports free room only to callers that block in connect(2) (unix(7)).
-            seconds = left.seconds()
-            if seconds == 0.0:
-                raise TimeoutError("timed out")
-            sleep(_FULL_BACKLOG_PAUSE_S if seconds is None else min(seconds, _FULL_BACKLOG_PAUSE_S))
+            _pause(left)
             error = super().connect_ex(address)
         if error != EINPROGRESS or self._timeout_s == 0.0:
             return error
@@ -357,6 +358,14 @@ def wait_write(sock: Any, timeout: float | None = None, timeout_exc: Any = None)
 def wait_readwrite(sock: Any, timeout: float | None = None, timeout_exc: Any = None) -> None:
     """Wait until a socket is readable or writable. The arguments and exceptions are those of `wait_read`."""
     _wait_ready(sock, _select.POLLIN | _select.POLLOUT, timeout, timeout_exc)
+
+
+def _pause(left: Countdown) -> None:
+    """Wait before another attempt of a call that the kernel will not report as possible."""
+    seconds = left.seconds()
+    if seconds == 0.0:
+        raise TimeoutError("timed out")
+    sleep(_FULL_BACKLOG_PAUSE_S if seconds is None else min(seconds, _FULL_BACKLOG_PAUSE_S))
 
 
 def _is_ready(sock: Any, mask: int) -> bool:

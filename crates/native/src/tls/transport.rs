@@ -92,6 +92,8 @@ pub struct State {
     pub unread_marks: Marks,
     /// Paused by the program.
     pub is_reading_paused: bool,
+    /// How often `pause_reading()` was called.
+    pub pauses: u64,
     /// The handshake has succeeded.
     pub is_shaken: bool,
     /// The transport below has reported the end of file.
@@ -257,6 +259,7 @@ impl TlsTransport {
             out: Outgoing { marks: Marks::of_writes(), ..Outgoing::default() },
             unread_marks: Marks::of_reads(),
             is_reading_paused: false,
+            pauses: 0,
             is_shaken: false,
             has_eof: false,
             is_closed: false,
@@ -349,7 +352,10 @@ impl TlsTransport {
 
     /// Stop calling `data_received()`.
     fn pause_reading(&self, py: Python<'_>) {
-        self.state.with(py, |s| s.is_reading_paused = true);
+        self.state.with(py, |s| {
+            s.is_reading_paused = true;
+            s.pauses += 1;
+        });
     }
 
     /// Resume calling `data_received()`, from the next tick on.
@@ -433,6 +439,12 @@ impl TlsTransport {
     #[pyo3(name = "_test__append_write_backlog")]
     fn append_write_backlog(&self, data: &Bound<'_, PyBytes>) {
         self.state.with(data.py(), |s| s.out.backlog.push(data, 0));
+    }
+
+    /// How often `pause_reading()` was called. Who has paused it for a while can see whether somebody else did, too.
+    #[getter]
+    fn _pauses(&self, py: Python<'_>) -> u64 {
+        self.state.with(py, |s| s.pauses)
     }
 
     /// asyncio's `sendfile()` fallback reads this attribute.

@@ -30,6 +30,8 @@ pub struct State {
     pub out: Outgoing,
     /// Paused by the program.
     pub reading_paused: bool,
+    /// How often `pause_reading()` was called.
+    pub pauses: u64,
     /// The peer has ended its side; no more data will arrive.
     pub read_eof: bool,
     /// `write_eof` was called; the shutdown follows when the queue is empty.
@@ -167,6 +169,7 @@ impl StreamTransport {
             out: Outgoing::gathering_unless(protocol.writes_through),
             protocol: Some(protocol),
             reading_paused: false,
+            pauses: 0,
             read_eof: false,
             write_eof: false,
             last_read: 0,

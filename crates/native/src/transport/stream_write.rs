@@ -175,6 +175,7 @@ impl StreamTransport {
 
     /// Stop calling `data_received()`. Does nothing if paused, closing or closed.
     fn pause_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.get().state.with(slf.py(), |s| s.pauses += 1);
         Self::set_reading_paused(slf, true)
     }
 
@@ -213,6 +214,12 @@ impl StreamTransport {
     #[getter]
     fn _paused(&self, py: Python<'_>) -> bool {
         self.state.with(py, |s| s.reading_paused)
+    }
+
+    /// How often `pause_reading()` was called. Who has paused it for a while can see whether somebody else did, too.
+    #[getter]
+    fn _pauses(&self, py: Python<'_>) -> u64 {
+        self.state.with(py, |s| s.pauses)
     }
 
     /// asyncio's `sendfile()` fallback reads this attribute.
