@@ -47,6 +47,25 @@ async def test_a_temporary_file_that_is_kept_until_the_end_of_its_block(end: str
     assert not Path(names[0]).exists()
 
 
+async def test_the_cleanup_of_a_temporary_directory_is_not_cut() -> None:
+    """Called by a task that is cancelled already: it goes on, on its thread."""
+    places: list[Path] = []
+
+    async def use() -> None:
+        directory = files.TemporaryDirectory()
+        places.append(Path(await directory.__aenter__()))
+        (places[0] / "file").touch()
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await directory.cleanup()
+
+    task = asyncio.ensure_future(use())
+    await asyncio.wait([task])
+    while places[0].exists():
+        await asyncio.sleep(0)
+
+
 @pytest.mark.parametrize("ticks", range(5))
 async def test_an_open_that_is_cancelled_leaves_no_descriptor(tmp_path: Path, ticks: int) -> None:
     path = tmp_path / "file"

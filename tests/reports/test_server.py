@@ -41,6 +41,7 @@ async def test_a_connection_that_the_server_closes_is_counted_out() -> None:
             wire = await site.connect()
             await wire.ask(sent)
             assert await wire.rest() == b""
+            await wire.close()
         await site.until_empty()
 
 

@@ -46,22 +46,22 @@ async def test_a_connection_field_that_only_contains_the_word(value: bytes) -> N
     assert heard.heard[0].scope["type"] == "http"
 
 
-@pytest.mark.parametrize("is_compressed", [False])
+@pytest.mark.parametrize("is_compressed", [False, True])
 async def test_control_frames_between_the_frames_of_a_message(is_compressed: bool) -> None:
     message = deflated(b"hello") if is_compressed else b"hello"
     rsv = 4 if is_compressed else 0
     fields = [b"Sec-WebSocket-Extensions: permessage-deflate"] if is_compressed else []
     async with serving(echo) as site:
         socket = await opened(site, *fields)
-        # Before the first message, and between its frames.
-        for _ in range(1 if is_compressed else 2):
+        # Before the first message, between its frames, and again with the next one.
+        for _ in range(2):
             await socket.send(frame(PING, b"1") + frame(TEXT, message[:2], final=False, rsv=rsv))
             await socket.send(frame(PING, b"2") + frame(CONTINUATION, message[2:]))
             assert await socket.frame() == Frame(PONG, b"1")
             assert await socket.frame() == Frame(PONG, b"2")
             got = await socket.frame()
             assert got.opcode == TEXT
-            assert (inflated(got.payload) if is_compressed else got.payload) == b"hello"
+            assert (inflated(got.payload) if got.rsv else got.payload) == b"hello"
         await socket.send(close(1000))
         assert await socket.closing() == (1000, "")
 
@@ -97,6 +97,36 @@ async def test_a_message_before_the_close_arrives(size: int) -> None:
         await socket.send(frame(TEXT, b"more") + close(4000))
         assert await socket.frame() == Frame(BINARY, b"a" * size)
         assert await socket.closing() == (4000, "")
+
+
+async def test_a_send_that_waits_for_a_peer_that_vanishes() -> None:
+    """It waits while the peer does not read, and raises OSError then."""
+    errors: list[BaseException] = []
+    sent = 0
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal sent
+        await receive()
+        await send({"type": "websocket.accept"})
+        try:
+            for _ in range(1 << 10):
+                await send({"type": "websocket.send", "bytes": bytes(1 << 16)})
+                sent += 1 << 16
+        except OSError as exc:
+            errors.append(exc)
+
+    async with serving(app) as site:
+        wire = await site.connect()
+        assert (await wire.ask(handshake())).status == 101
+        before = -1
+        while before != sent or not sent:
+            before = sent
+            for _ in range(100):
+                await asyncio.sleep(0)
+        assert sent < 1 << 25
+        wire.reset()
+        await site.until_empty()
+    assert len(errors) == 1
 
 
 async def test_subprotocols_of_several_fields() -> None:
