@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from oneloop import _native, registry
 from oneloop.debug import DebugMixin
+from oneloop.endpoints import EndpointMixin, Failed
 from oneloop.executors import ExecutorMixin
 from oneloop.internals import Missing
 from oneloop.names import NamesMixin
@@ -51,6 +52,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
     NamesMixin,
     SignalMixin,
     SocketMixin,
+    EndpointMixin,
     ServingMixin,
     UnixMixin,
     SubprocessMixin,
@@ -396,6 +398,9 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
     def _make_datagram_transport(
         self, sock: socket.socket, protocol: Any, address: Any = None, waiter: Any = None, extra: Any = None
     ) -> _native.DatagramTransport:
+        if isinstance(protocol, Failed):
+            sock.close()
+            protocol.reraise()
         return _native.DatagramTransport(self, sock, protocol, address, waiter, extra)
 
     def _make_read_pipe_transport(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import descriptors
 from tests.conftest import Reported, cancelled, settle
 from tests.protocols import Echo, Recorder, keeping
 from tests.transport.conftest import socket_pair
@@ -65,6 +66,27 @@ async def test_a_server_whose_factory_raises(loop: asyncio.AbstractEventLoop, re
             client.setblocking(False)
             assert await loop.sock_recv(client, 1) == b""
         reported.take_one(LookupError)
+
+
+@pytest.mark.oneloop_only("asyncio leaves its own socket to the collector")
+@pytest.mark.parametrize("options", [{"local_addr": ("127.0.0.1", 0)}, {"remote_addr": ("127.0.0.1", 9)}])
+async def test_a_datagram_endpoint_whose_factory_raises(
+    loop: asyncio.AbstractEventLoop, options: dict[str, Any]
+) -> None:
+    before = descriptors.open_descriptors()
+    with pytest.raises(LookupError, match="no protocol") as raised:
+        await loop.create_datagram_endpoint(refuses, **options)
+    # While somebody looks at the error, with all frames that it has passed.
+    assert raised.value.__traceback__ is not None
+    assert not [target for target in descriptors.opened_since(before).values() if target.startswith("socket:")]
+
+
+async def test_a_socket_of_the_program_whose_factory_raises(loop: asyncio.AbstractEventLoop) -> None:
+    """It stays the program's."""
+    with bound() as sock:
+        with pytest.raises(LookupError, match="no protocol"):
+            await loop.create_datagram_endpoint(refuses, sock=sock)
+        assert sock.getsockname()[1]
 
 
 # -- the ends of a stream ----------------------------------------------------------------------------
