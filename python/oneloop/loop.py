@@ -486,7 +486,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
     ) -> None:
         """Do the TLS handshake on one accepted connection.
 
-        As in asyncio, a failure (mostly the peer's fault) is reported only in debug mode.
+        As in asyncio, a handshake that fails (mostly the peer's fault) is reported only in debug mode.
         """
         protocol = transport = None
         try:
@@ -513,7 +513,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         except BaseException as exc:  # noqa: BLE001 - reported, or raised again above
             if transport is None:
                 conn.close()
-            if self._debug:
+            if transport is None or self._debug:
                 details = {
                     "message": "Error on transport creation for incoming connection",
                     "exception": exc,

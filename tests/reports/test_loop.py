@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests import descriptors
+from tests.certificates import server_context
 from tests.conftest import Reported, cancelled, settle
 from tests.protocols import Echo, Recorder, keeping
 from tests.transport.conftest import socket_pair
@@ -60,8 +61,10 @@ def refuses() -> asyncio.Protocol:
 
 
 @pytest.mark.oneloop_only("asyncio leaves the accepted socket to the collector, and is silent about the error")
-async def test_a_server_whose_factory_raises(loop: asyncio.AbstractEventLoop, reported: Reported) -> None:
-    async with await loop.create_server(refuses, "127.0.0.1", 0) as server:
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_a_server_whose_factory_raises(loop: asyncio.AbstractEventLoop, reported: Reported, is_tls: bool) -> None:
+    context = server_context() if is_tls else None
+    async with await loop.create_server(refuses, "127.0.0.1", 0, ssl=context) as server:
         with socket.create_connection(server.sockets[0].getsockname()) as client:
             client.setblocking(False)
             assert await loop.sock_recv(client, 1) == b""
