@@ -42,6 +42,7 @@ SMOKE = (
     "tests/loop/test_subprocess.py",
     "tests/package/test_import.py",
     "tests/property/test_files.py",
+    "tests/reports/test_loop.py",
     "tests/stress/test_connections.py",
     "tests/tls/test_ends.py",
     "tests/transport/test_stream.py",

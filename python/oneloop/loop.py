@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from oneloop import _native, registry
 from oneloop.connecting import ConnectingMixin
 from oneloop.debug import DebugMixin
+from oneloop.endpoints import EndpointMixin, Failed
 from oneloop.executors import ExecutorMixin
 from oneloop.internals import Missing
 from oneloop.names import NamesMixin
@@ -55,6 +56,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
     SignalMixin,
     SocketMixin,
     SendfileMixin,
+    EndpointMixin,
     ServingMixin,
     UnixMixin,
     SubprocessMixin,
@@ -372,6 +374,9 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
     def _make_datagram_transport(
         self, sock: socket.socket, protocol: Any, address: Any = None, waiter: Any = None, extra: Any = None
     ) -> _native.DatagramTransport:
+        if isinstance(protocol, Failed):
+            sock.close()
+            protocol.reraise()
         return _native.DatagramTransport(self, sock, protocol, address, waiter, extra)
 
     def _make_read_pipe_transport(
@@ -458,7 +463,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
     ) -> None:
         """Do the TLS handshake on one accepted connection.
 
-        As in asyncio, a failure (mostly the peer's fault) is reported only in debug mode.
+        As in asyncio, a handshake that fails (mostly the peer's fault) is reported only in debug mode.
         """
         protocol = transport = None
         try:
@@ -485,7 +490,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         except BaseException as exc:  # noqa: BLE001 - reported, or raised again above
             if transport is None:
                 conn.close()
-            if self._debug:
+            if transport is None or self._debug:
                 details = {
                     "message": "Error on transport creation for incoming connection",
                     "exception": exc,

@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from tests import programs
+from tests.conftest import Reported
 from tests.protocols import Recorder
 from tests.tls.authority import Authority
 from tests.tls.endpoint import Endpoint, happens, settled
@@ -34,8 +35,8 @@ async def test_cancelled_while_it_shakes_hands(loop: asyncio.AbstractEventLoop, 
 
 
 @pytest.mark.oneloop_only("asyncio leaves the socket to the garbage collector")
-async def test_a_factory_that_raises(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
-    """The client's connection ends, quietly but in debug mode; the next client is served."""
+async def test_a_factory_that_raises(loop: asyncio.AbstractEventLoop, authority: Authority, reported: Reported) -> None:
+    """The client's connection ends, and the error is reported; the next client is served."""
     raises = [True]
 
     def factory() -> Recorder:
@@ -47,6 +48,7 @@ async def test_a_factory_that_raises(loop: asyncio.AbstractEventLoop, authority:
     async with await loop.create_server(factory, "127.0.0.1", 0, ssl=context) as server:
         with client_of(server) as sock:
             assert await loop.sock_recv(sock, 1) == b""
+        reported.take_one(LookupError)
         with client_of(server) as sock:
             await Endpoint(sock, authority.client_context()).shake_hands()
         await settled()
