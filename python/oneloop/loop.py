@@ -154,7 +154,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         self._check_running()
         self._set_coroutine_origin_tracking(self._debug)  # type: ignore[attr-defined]
         old_hooks = sys.get_asyncgen_hooks()
-        self._prepare_for_signals()
+        self._begin_run()
         try:
             sys.set_asyncgen_hooks(
                 firstiter=self._asyncgen_firstiter_hook,  # type: ignore[attr-defined]
@@ -166,6 +166,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
             events._set_running_loop(None)
             self._set_coroutine_origin_tracking(False)  # type: ignore[attr-defined]
             sys.set_asyncgen_hooks(*old_hooks)
+            self._end_run()
 
     def _check_running(self) -> None:
         self._check_process()

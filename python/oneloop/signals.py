@@ -7,8 +7,9 @@ it. (Before Python 3.13 that is impossible: a loop then looks for signals every 
 loop has signal handlers, as in asyncio. A wakeup descriptor that the program has set is not replaced by a sleep.
 
 There is one such descriptor and one handler of each signal, but several loops may have signal handlers: one may
-run inside a callback of another. The loop that comes last is told of all signals, and passes on those that are others'.
-When it has no handlers any more, what it found is restored: another loop's descriptor, or the program's.
+run inside a callback of another. The loop that runs (the innermost, or else the one that comes last) is told of all
+signals, and passes on those that are others'. When a loop has no handlers any more, what it found is restored: another
+loop's descriptor, or the program's.
 
 This module binds the interpreter's functions at import, before monkey patching (`oneloop.green.monkey` or gevent's)
 can replace them.
@@ -20,6 +21,7 @@ import _socket
 import asyncio
 import contextlib
 import errno
+import itertools
 import os
 import signal
 import sys
@@ -44,20 +46,22 @@ _wakeup_fds: set[int] = set()
 """The wakeup descriptors of all loops of this process."""
 _with_handlers: list[weakref.ref[Any]] = []
 """The loops with signal handlers, in the order in which they have set the process's wakeup descriptor."""
+_runs = itertools.count(1)
 os.register_at_fork(after_in_child=_with_handlers.clear)
 
 
-def _keep_wakeup_fd(fd: int) -> None:
-    """Set the program's descriptor again. Its `warn_on_full_buffer` cannot be read; most programs turn that off.
+def _swap_wakeup_fd(fd: int) -> int:
+    """Set the process's wakeup descriptor, and return the one before. Before Python 3.13: only in the main thread.
 
-    A warning that is missing does less harm than one on stderr that the program did not want.
+    In one step: a signal that came between two of them would be lost. The program's `warn_on_full_buffer` cannot be
+    read; most programs turn that off. A warning that is missing does less harm than one on stderr that the program did
+    not want.
     """
     try:
-        _set_wakeup_fd(fd, warn_on_full_buffer=False)
+        return _set_wakeup_fd(fd, warn_on_full_buffer=False)
     except (ValueError, OSError):
         # Another thread, or the program has closed it.
-        if sys.version_info >= (3, 13):
-            swap_wakeup_fd(fd)
+        return swap_wakeup_fd(fd) if sys.version_info >= (3, 13) else _set_wakeup_fd(-1)
 
 
 class FoundFd:
@@ -81,20 +85,29 @@ def _identity(fd: int) -> tuple[int, int] | None:
 
 
 def _reset_wakeup_fd(own: Container[int], found: FoundFd | None = None) -> None:
-    """Reset the process's wakeup descriptor if it is one of `own`. Before Python 3.13: only in the main thread.
+    """Replace the process's wakeup descriptor if it is one of `own`. Before Python 3.13: only in the main thread.
 
     Args:
         own: descriptors that are no longer used.
-        found: the program's, which is set again. Otherwise that of the last loop that has signal handlers is.
+        found: the program's, which is set again. Otherwise that of another loop with signal handlers is.
     """
-    current = swap_wakeup_fd(-1) if sys.version_info >= (3, 13) else _set_wakeup_fd(-1)
-    if current != -1 and current not in own:
-        _keep_wakeup_fd(current)
-    elif found is not None and found.is_still_open():
-        _keep_wakeup_fd(found.number)
+    if found is not None and found.is_still_open():
+        new = found.number
     else:
-        for loop in _others_with_handlers(None)[:1]:
-            _keep_wakeup_fd(loop._csock.fileno())
+        told = _told_of_signals(None)
+        new = -1 if told is None else told._csock.fileno()
+    current = _swap_wakeup_fd(new)
+    if current != -1 and current not in own:
+        _swap_wakeup_fd(current)
+
+
+def _told_of_signals(besides: Any) -> Any:
+    """Return the loop with signal handlers whose descriptor should be the process's; None if there is none."""
+    others = _others_with_handlers(besides)
+    running = [other for other in others if other.is_running()]
+    if running:
+        return max(running, key=lambda loop: loop._run_number)
+    return others[0] if others else None
 
 
 def _others_with_handlers(loop: Any) -> list[Any]:
@@ -131,6 +144,7 @@ class SignalMixin:
         self._csock: _socket.socket | None = None
         self._watches_signals = False
         self._found_wakeup_fd: FoundFd | None = None
+        self._run_number = 0
         if is_main_thread():
             # A run may have no descriptors left for them.
             self._make_wakeup_sockets()
@@ -163,9 +177,34 @@ class SignalMixin:
                 fd = self._wakeup_socket().fileno()
         self._note_wakeup_fd(fd)
 
+    def _begin_run(self: Any) -> None:
+        """Called when the loop is about to run."""
+        self._run_number = next(_runs)
+        self._prepare_for_signals()
+        if self._signal_handlers and is_main_thread():
+            self._be_told_of_signals()
+
+    def _end_run(self: Any) -> None:
+        """Called when the loop has run: another one, which it has run in, is told of signals again."""
+        if not self._signal_handlers or not is_main_thread():
+            return
+        told = _told_of_signals(self)
+        if told is not None and told.is_running():
+            told._be_told_of_signals()
+
+    def _be_told_of_signals(self: Any) -> None:
+        """Take the wakeup descriptor over from another loop, with what that one was told of and has not read."""
+        current = _swap_wakeup_fd(self._csock.fileno())
+        if current in _wakeup_fds:
+            for other in _others_with_handlers(self):
+                other._read_signals()
+        elif current != -1:
+            # The program has set it since.
+            _swap_wakeup_fd(current)
+
     def _keep_wakeup_fd(self: Any, fd: int) -> None:
         """Called by the native core, which has found the program's wakeup descriptor."""
-        _keep_wakeup_fd(fd)
+        _swap_wakeup_fd(fd)
 
     def _read_signals(self: Any) -> None:
         while True:
@@ -192,7 +231,8 @@ class SignalMixin:
         if handle._cancelled:
             self.remove_signal_handler(sig)
         else:
-            self._push_ready(handle)
+            # It may sleep in another thread.
+            self._push_threadsafe(handle)
 
     def add_signal_handler(self: Any, sig: int, callback: Callable[..., Any], *args: Any) -> None:
         """Call `callback(*args)` in the loop when the signal arrives. Main thread only.
@@ -231,6 +271,10 @@ class SignalMixin:
             if exc.errno == errno.EINVAL:
                 raise RuntimeError(f"sig {sig} cannot be caught") from exc
             raise
+        told = _told_of_signals(None)
+        if told is not self:
+            # That one runs, and this one does not yet.
+            told._be_told_of_signals()
 
     def remove_signal_handler(self: Any, sig: int) -> bool:
         """Remove the signal's handler, and restore the default action (SIGINT: KeyboardInterrupt).

@@ -238,3 +238,60 @@ print(waiting.is_alive())
         "True",
         "False",
     ]
+
+
+def test_a_wait_that_has_ended_takes_no_notification() -> None:
+    """That of a condition goes to who waits still."""
+    out = patched(f"""{MODULES}import time
+items, found = multiprocessing.dummy.Queue(), []
+def take():
+    found.append(items.get())
+def try_to_take():
+    try: items.get(timeout=0.01)
+    except queue.Empty: found.append("nothing")
+for wait in (try_to_take, take):
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not items.not_empty._waiters: time.sleep(0)
+    if wait is take: items.put(5)
+    thread.join()
+print(found)
+""")
+    assert out == "['nothing', 5]\n"
+
+
+def test_a_client_is_in_blocking_mode() -> None:
+    """Others may read it: an OS thread, a child."""
+    out = patched(f"""{MODULES}
+listener = multiprocessing.connection.Listener()
+clients = []
+thread = threading.Thread(target=lambda: clients.append(multiprocessing.connection.Client(listener.address)))
+thread.start()
+served = listener.accept()
+thread.join()
+print(os.get_blocking(clients[0].fileno()), os.get_blocking(served.fileno()))
+""")
+    assert out == "True True\n"
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_processes_that_start_at_the_same_time(method: str) -> None:
+    """Each knows that it is being started, also when another one starts while its arguments are pickled."""
+    out = patched(f"""{MODULES}import operator, time
+class Slow:
+    def __reduce__(self):
+        time.sleep(0.01)
+        return int, ()
+if __name__ == "__main__":
+    context = multiprocessing.get_context({method!r})
+    locks = [context.Lock() for _ in range(3)]
+    processes = [context.Process(target=operator.is_, args=(Slow(), lock)) for lock in locks]
+    def run(process):
+        process.start()
+        process.join()
+    threads = [threading.Thread(target=run, args=(process,)) for process in processes]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    print([process.exitcode for process in processes])
+""")
+    assert out == "[0, 0, 0]\n"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -18,8 +20,13 @@ from tests.http.http2_peer import Peer
 from tests.http.site import App, Receive, Scope, Send, Wire, body_of, reply, serving
 
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("WHO", default="nobody")
+VALUE: contextvars.ContextVar[Value] = contextvars.ContextVar("VALUE")
 PATHS = [b"/1", b"/2", b"/3"]
 LONG = b"b" * 300_000
+
+
+class Value:
+    """Something large that a request keeps in its context."""
 
 
 class Application:
@@ -27,10 +34,14 @@ class Application:
 
     def __init__(self) -> None:
         self.seen: list[str] = []
+        self.values: list[weakref.ref[Value]] = []
 
     def look(self, path: str) -> None:
         self.seen.append(WHO.get())
         WHO.set(path)
+        value = Value()
+        VALUE.set(value)
+        self.values.append(weakref.ref(value))
 
     async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.look(scope["path"])
@@ -159,6 +170,21 @@ async def test_streams_of_http2(application: str) -> None:
         WHO.set("client")
         await asyncio.to_thread(ask, site.port)
     assert app.seen == ["server"] * len(PATHS)
+
+
+@pytest.mark.parametrize("application", APPLICATIONS)
+@pytest.mark.parametrize("body", [b"x", LONG], ids=["short", "long"])
+async def test_an_idle_connection_does_not_keep_the_context_of_its_last_request(application: str, body: bytes) -> None:
+    app = Application()
+    method, options = APPLICATIONS[application]
+    async with serving(getattr(app, method), **options) as site:
+        wire = await site.connect()
+        for path in PATHS:
+            await wire.ask(post(path, body))
+        while any(value() is not None for value in app.values):
+            gc.collect()
+            await asyncio.sleep(0)
+        assert len(app.values) == len(PATHS)
 
 
 async def test_requests_do_not_see_the_lifespan() -> None:

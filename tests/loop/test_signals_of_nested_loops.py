@@ -7,14 +7,20 @@ to the loop that comes last; when that ends, the first one is deaf, and its sign
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import signal
 import socket
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
 
 import pytest
 
 import oneloop
+from oneloop import signals
 
 MINE, OTHER = signal.SIGUSR1, signal.SIGUSR2
 
@@ -40,24 +46,24 @@ def outer() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
-def within(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+def within(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
     """Call in a callback of a running loop, in which others may run."""
-
-    def call() -> None:
-        asyncio._set_running_loop(None)
-        try:
-            function()
-        finally:
-            asyncio._set_running_loop(loop)
-            loop.stop()
-
-    loop.call_soon(call)
+    loop.call_soon(hidden, loop, function)
+    loop.call_soon(loop.stop)
     loop.run_forever()
 
 
+def hidden(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    asyncio._set_running_loop(None)
+    try:
+        function()
+    finally:
+        asyncio._set_running_loop(loop)
+
+
 def received(loop: asyncio.AbstractEventLoop, sig: int, seen: list[str], count: int) -> None:
-    """Send a signal to this process, and run until it was handled."""
-    os.kill(os.getpid(), sig)
+    """Run until a signal that arrives meanwhile was handled."""
+    loop.call_soon(os.kill, os.getpid(), sig)
     while len(seen) < count:
         loop.call_soon(loop.stop)
         loop.run_forever()
@@ -90,7 +96,8 @@ def test_the_first_loop_hears_again(
         inner_seen: list[str] = []
         for sig in signals:
             inner.add_signal_handler(sig, inner_seen.append, "inner")
-        assert wakeup_fd() not in (-1, found)
+        # While it does not run, the outer one may sleep next.
+        assert (wakeup_fd() == found) == is_nested
         received(inner, signals[0], inner_seen, 1)
         ends(inner, signals)
         inner.close()
@@ -124,6 +131,172 @@ def test_what_the_inner_loop_is_told_of_is_passed_on(outer: asyncio.AbstractEven
     within(outer, run_another)
     outer.run_until_complete(asyncio.sleep(0))
     assert seen == ["outer"]
+
+
+def sent_while_it_sleeps(loop: asyncio.AbstractEventLoop, sig: int) -> None:
+    """Run the loop once, and send a signal to this process from a thread."""
+
+    def send() -> None:
+        os.kill(os.getpid(), sig)
+        # The poll before the timer sees the signal, if the loop is told of it.
+        loop.call_soon_threadsafe(loop.call_later, 0.001, loop.stop)
+
+    loop.call_soon(threading.Thread(target=send).start)
+    loop.run_forever()
+
+
+def run_between(outer: asyncio.AbstractEventLoop, inner: asyncio.AbstractEventLoop) -> None:
+    inner.add_signal_handler(OTHER, inner.stop)
+    outer.call_soon(hidden, outer, lambda: inner.run_until_complete(asyncio.sleep(0)))
+
+
+def add_within(outer: asyncio.AbstractEventLoop, inner: asyncio.AbstractEventLoop) -> None:
+    outer.call_soon(hidden, outer, lambda: inner.add_signal_handler(OTHER, inner.stop))
+
+
+def add_before(outer: asyncio.AbstractEventLoop, inner: asyncio.AbstractEventLoop) -> None:
+    inner.add_signal_handler(OTHER, inner.stop)
+
+
+def add_and_close_a_third(outer: asyncio.AbstractEventLoop, inner: asyncio.AbstractEventLoop) -> None:
+    def run() -> None:
+        inner.add_signal_handler(OTHER, inner.stop)
+        third = oneloop.new_event_loop()
+        third.add_signal_handler(OTHER, third.stop)
+        third.run_until_complete(asyncio.sleep(0))
+        third.close()
+
+    outer.call_soon(hidden, outer, run)
+
+
+@pytest.mark.parametrize("adds", [run_between, add_within, add_before, add_and_close_a_third])
+def test_a_loop_that_runs_hears_while_another_has_handlers(
+    outer: asyncio.AbstractEventLoop, adds: Callable[[asyncio.AbstractEventLoop, asyncio.AbstractEventLoop], None]
+) -> None:
+    """The other one keeps its handlers, for its next run. Then it hears what came meanwhile."""
+    seen: list[str] = []
+    outer.add_signal_handler(MINE, seen.append, "outer")
+    inner = oneloop.new_event_loop()
+    adds(outer, inner)
+    sent_while_it_sleeps(outer, MINE)
+    assert seen == ["outer"]
+    os.kill(os.getpid(), OTHER)
+    inner.run_forever()
+    os.kill(os.getpid(), MINE)
+    inner.call_soon(os.kill, os.getpid(), OTHER)
+    inner.run_forever()
+    inner.close()
+    outer.run_until_complete(asyncio.sleep(0))
+    assert seen == ["outer", "outer"]
+
+
+def test_the_innermost_loop_is_told(outer: asyncio.AbstractEventLoop) -> None:
+    """When a third one has ended within it, too, and although the outer one's handlers are newer."""
+    seen: list[str] = []
+    inner = oneloop.new_event_loop()
+    inner.add_signal_handler(OTHER, seen.append, "inner")
+
+    def close_a_third() -> None:
+        third = oneloop.new_event_loop()
+        third.add_signal_handler(OTHER, print)
+        third.close()
+
+    def run() -> None:
+        inner.call_soon(hidden, inner, close_a_third)
+        sent_while_it_sleeps(inner, OTHER)
+
+    outer.add_signal_handler(MINE, print)
+    within(outer, run)
+    assert seen == ["inner"]
+    inner.close()
+
+
+def test_a_descriptor_that_the_program_sets_later_stays(outer: asyncio.AbstractEventLoop) -> None:
+    seen: list[str] = []
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs:
+        outer.add_signal_handler(MINE, seen.append, "outer")
+        signal.set_wakeup_fd(ours.fileno(), warn_on_full_buffer=False)
+        outer.run_until_complete(asyncio.sleep(0))
+        os.kill(os.getpid(), MINE)
+        assert theirs.recv(1) == bytes([MINE])
+        assert signal.set_wakeup_fd(-1) == ours.fileno()
+
+
+def test_the_descriptor_that_another_library_has_reset(outer: asyncio.AbstractEventLoop) -> None:
+    """The loop of asyncio resets it when it has no handlers any more."""
+    seen: list[str] = []
+    outer.add_signal_handler(MINE, seen.append, "outer")
+    other = asyncio.SelectorEventLoop()
+    other.add_signal_handler(OTHER, print)
+    other.close()
+    assert wakeup_fd() == -1
+    sent_while_it_sleeps(outer, MINE)
+    assert seen == ["outer"]
+
+
+def test_a_loop_in_another_thread_is_woken(outer: asyncio.AbstractEventLoop) -> None:
+    heard = threading.Event()
+    outer.add_signal_handler(MINE, heard.set)
+    thread = threading.Thread(target=outer.run_forever)
+    thread.start()
+    here = oneloop.new_event_loop()
+    here.add_signal_handler(OTHER, print)
+    here.call_soon(os.kill, os.getpid(), MINE)
+    here.run_until_complete(here.run_in_executor(None, heard.wait))
+    here.close()
+    outer.call_soon_threadsafe(outer.stop)
+    thread.join()
+
+
+def lines_of(function: Callable[[], None], at: int = -1, sig: int = 0) -> int:
+    """Call it, send a signal before the line number `at` that it runs in `signals.py`, and return their number."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        if frame.f_code.co_filename != signals.__file__:
+            return None
+        if event == "line":
+            if count == at:
+                os.kill(os.getpid(), sig)
+            count += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("is_nested", [True, False])
+def test_no_signal_is_lost_whenever_it_comes(outer: asyncio.AbstractEventLoop, is_nested: bool) -> None:
+    """While another loop takes the descriptor, is told, and gives it back."""
+    seen: list[str] = []
+    outer.add_signal_handler(MINE, seen.append, "outer")
+
+    def run_another() -> None:
+        inner = oneloop.new_event_loop()
+        inner.add_signal_handler(OTHER, print)
+        inner.run_until_complete(asyncio.sleep(0))
+        inner.close()
+
+    def lines(at: int = -1, sig: int = 0) -> int:
+        counts: list[int] = []
+        run = functools.partial(within, outer) if is_nested else lambda function: function()
+        run(lambda: counts.append(lines_of(run_another, at, sig)))
+        return counts[0]
+
+    count = lines()
+    assert count > 50
+    for number in range(count):
+        assert lines(number, MINE) >= count
+        outer.run_until_complete(asyncio.sleep(0))
+        assert len(seen) == number + 1, f"line number {number}"
 
 
 @pytest.mark.parametrize("first", ["outer", "inner"])

@@ -122,11 +122,12 @@ class DrivenLoop(GreenLoop):
             firstiter=below._asyncgen_firstiter_hook,  # type: ignore[attr-defined]
             finalizer=below._asyncgen_finalizer_hook,  # type: ignore[attr-defined]
         )
-        below._prepare_for_signals()
+        below._begin_run()
 
         def leave() -> None:
             self._leave = None
             sys.set_asyncgen_hooks(*old_hooks)
+            below._end_run()
 
         self._leave = leave
 

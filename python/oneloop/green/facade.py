@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from greenlet import getcurrent
 
 from oneloop import _native, factories, registry
+from oneloop.green import facade_signals
 from oneloop.green.facade_meter import FacadeMeter
 from oneloop.green.hub import get_hub, has_hub
 from oneloop.green.local import local
@@ -79,18 +80,17 @@ class FacadeLoop(asyncio.SelectorEventLoop):
             raise TypeError("coroutines cannot be used with add_signal_handler()")
         loop: Any = self
         loop._check_closed()
-        hub_loop = _hub_loop()
-        hub_loop.add_signal_handler(sig, self._pass_on, sig)
-        loop._signal_handlers[sig] = (asyncio.Handle(callback, args, self), hub_loop)
+        taken = facade_signals.take(_hub_loop(), sig, self._pass_on)
+        self.remove_signal_handler(sig)
+        loop._signal_handlers[sig] = (asyncio.Handle(callback, args, self), taken)
 
     def remove_signal_handler(self, sig: int) -> bool:
         """Remove the handler of a signal. True if there was one."""
         handlers: dict[int, Any] = cast("Any", self)._signal_handlers
-        handle, hub_loop = handlers.pop(sig, (None, None))
+        handle, taken = handlers.pop(sig, (None, None))
         if handle is None:
             return False
-        if not hub_loop.is_closed():
-            hub_loop.remove_signal_handler(sig)
+        facade_signals.give(sig, *taken)
         return True
 
     def _pass_on(self, sig: int) -> None:

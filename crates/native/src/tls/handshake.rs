@@ -173,7 +173,7 @@ impl TlsTransport {
         let transport = under.as_ref().map_or(&none, |under| under.object(py));
         let extra =
             [(intern!(py, "transport"), transport), (intern!(py, "protocol"), slf.as_any())];
-        report(this.owner.bind(py), message, error, &extra)
+        this.in_context(py, || report(this.owner.bind(py), message, error, &extra))
     }
 
     /// For exceptions of the program's callbacks and the library: an `Exception` is fatal; others are returned to the

@@ -129,7 +129,9 @@ impl Accepting {
                 let text = "Error on transport creation for incoming connection";
                 let protocol = transport.get().protocol(py);
                 let error = error.clone_ref(py);
-                life::report_failure(owner, transport, protocol.as_ref(), text, error)?;
+                transport.get().body().context.run(py, || {
+                    life::report_failure(owner, transport, protocol.as_ref(), text, error)
+                })?;
             }
         }
         let leaves_the_loop = error.is_instance_of::<PyKeyboardInterrupt>(py)

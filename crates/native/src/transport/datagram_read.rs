@@ -167,7 +167,10 @@ impl DatagramTransport {
         let py = owner.py();
         self.error_received(py, error).or_else(|error| {
             let text = "Exception in callback: protocol.error_received() failed.";
-            life::report_failure(owner, slf.as_any(), self.protocol(py).as_ref(), text, error)
+            let protocol = self.protocol(py);
+            self.body.context.run(py, || {
+                life::report_failure(owner, slf.as_any(), protocol.as_ref(), text, error)
+            })
         })
     }
 

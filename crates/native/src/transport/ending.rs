@@ -187,8 +187,9 @@ pub fn fatal<T: Ending>(slf: &Bound<'_, T>, error: PyErr, message: &str) -> PyRe
     let quiet = T::is_quiet(py, &error);
     let protocol = this.protocol(py);
     let owner = this.body().owner.bind(py);
-    let notified =
-        life::report_fatal(owner, slf.as_any(), protocol.as_ref(), message, error, quiet);
+    let notified = this.body().context.run(py, || {
+        life::report_fatal(owner, slf.as_any(), protocol.as_ref(), message, error, quiet)
+    });
     force_close(slf, Some(value));
     notified
 }
@@ -302,7 +303,9 @@ fn finish<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> 
     for step in [notified, closed, T::closed(slf)] {
         if let Err(error) = step {
             let text = "Exception in callback: protocol.connection_lost() failed.";
-            let notified = life::report_failure(owner, object, protocol.as_ref(), text, error);
+            let notified = body
+                .context
+                .run(py, || life::report_failure(owner, object, protocol.as_ref(), text, error));
             outcome = outcome.and(notified);
         }
     }

@@ -77,7 +77,7 @@ pub fn connection_made(
     let ended = owner.get().lap_method(owner, protocol, name);
     let notified = made.or_else(|error| {
         let text = "Exception in callback: protocol.connection_made() failed.";
-        report_failure(owner, transport, Some(protocol), text, error)
+        context.run(py, || report_failure(owner, transport, Some(protocol), text, error))
     });
     notified.and(ended)
 }
@@ -92,7 +92,8 @@ pub fn connection_lost(
     context.run(py, || protocol.call_method1(intern!(py, "connection_lost"), (exc,)).map(drop))
 }
 
-/// Passes an exception to the loop's exception handler, with the transport and its protocol.
+/// Passes an exception to the loop's exception handler, with the transport and its protocol. To be called in the
+/// connection's context, in which asyncio calls the handler, too: it may want to know whose connection that was.
 pub fn report_failure(
     owner: &Bound<'_, LoopCore>,
     transport: &Bound<'_, PyAny>,
@@ -107,7 +108,7 @@ pub fn report_failure(
     report(owner, message, error, &extra)
 }
 
-/// Reports why a transport ends. Quiet errors go only to the protocol; debug mode logs them.
+/// Reports why a transport ends, in the current context. Quiet errors go only to the protocol; debug mode logs them.
 pub fn report_fatal(
     owner: &Bound<'_, LoopCore>,
     transport: &Bound<'_, PyAny>,

@@ -205,7 +205,9 @@ impl Listener {
 
     /// The connection is already closed: the owner of its descriptor was dropped.
     fn creation_failed(&self, owner: &Bound<'_, LoopCore>, error: PyErr) -> PyResult<()> {
-        report(owner, "Error on transport creation for incoming connection", error, &[])
+        let text = "Error on transport creation for incoming connection";
+        let context = context::copy(self.context.bind(owner.py()))?;
+        context::run(context.bind(owner.py()), || report(owner, text, error, &[]))
     }
 }
 

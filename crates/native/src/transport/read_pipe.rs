@@ -159,7 +159,8 @@ fn tell_end_of_file(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> P
     let ended = owner.get().lap_method(owner, &protocol, name);
     let notified = notified.or_else(|error| {
         let text = "Exception in callback: protocol.eof_received() failed.";
-        life::report_failure(owner, object, Some(&protocol), text, error)
+        let report = || life::report_failure(owner, object, Some(&protocol), text, error);
+        this.body.context.run(py, report)
     });
     notified.and(ended)
 }

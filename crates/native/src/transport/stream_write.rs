@@ -40,8 +40,10 @@ impl Sending for StreamTransport {
             // Not fatal, as in asyncio, because there is no caller: reading finds out that the peer is gone.
             return self.shut_down(slf).or_else(|error| {
                 let text = "Exception in callback: shutdown after write_eof() failed.";
-                let protocol = self.protocol(py);
-                life::report_failure(self.body.owner.bind(py), slf, protocol.as_ref(), text, error)
+                let (owner, protocol) = (self.body.owner.bind(py), self.protocol(py));
+                self.body
+                    .context
+                    .run(py, || life::report_failure(owner, slf, protocol.as_ref(), text, error))
             });
         }
         Ok(())
