@@ -206,6 +206,19 @@ async def cancelled(loop: Any, attempts: Attempts) -> None:
         assert task.cancelled()
 
 
+async def socket_of_another(loop: Any, attempts: Attempts) -> None:
+    """The transport that uses the socket keeps it: CPython 3.14.8 closes one of which no transport can be made."""
+    ours, theirs = socket_pair("tcp")
+    transport, protocol = await loop.create_connection(Recorder, sock=ours)
+    with theirs:
+        await fails(attempts, loop.create_connection(attempts.protocol, sock=ours), RuntimeError)
+        making = loop.create_connection(attempts.protocol, sock=ours, ssl=client_context(), server_hostname=HOST)
+        await fails(attempts, making, RuntimeError)
+        transport.write(b"still here")
+        assert await loop.sock_recv(theirs, 100) == b"still here"
+    await protocol.wait_lost()
+
+
 def handshake(kind: str, context: Callable[[], ssl.SSLContext], way: str) -> Any:
     async def attempt(loop: Any, attempts: Attempts) -> None:
         async with peer(kind) as address:
@@ -283,7 +296,15 @@ BY_HOST = [
     no_transport,
     cancelled_attempts,
 ]
-ATTEMPTS = [*BY_HOST, *map(with_happy_eyeballs, BY_HOST), no_such_path, timeout, cancelled, *HANDSHAKES]
+ATTEMPTS = [
+    *BY_HOST,
+    *map(with_happy_eyeballs, BY_HOST),
+    no_such_path,
+    timeout,
+    cancelled,
+    socket_of_another,
+    *HANDSHAKES,
+]
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.__name__)
