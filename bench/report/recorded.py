@@ -147,8 +147,8 @@ class Recorded:
             found.append(
                 f"Commit {', '.join(commits)}, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}, CPython "
                 f"{part['versions']['python']}, {part['machine']['cpu']}, {part['machine']['cpus']} CPUs, "
-                f"{part['machine']['kernel']}; {part['settings']['rounds']} rounds of "
-                f"{part['settings']['duration_s']} s{names}."
+                f"{part['machine']['kernel']}; {part['settings']['rounds']} rounds, each of "
+                f"{part['settings']['duration_s']} s or of a fixed amount of work{names}."
             )
         return "\n".join(found)
 

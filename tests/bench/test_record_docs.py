@@ -126,7 +126,8 @@ def test_documents_get_the_figures_of_the_record(tree: Path) -> None:
     assert "![The ratios.](pictures/benchmarks-ratios.svg)" in text
     readme = (tree / "README.md").read_text(encoding="utf-8")
     assert row in readme
-    assert "Commit abcdef123456, 2026-12-01, CPython 3.13.0, some CPU, 2 CPUs, Linux 6; 5 rounds of 0.5 s." in readme
+    cited = "Commit abcdef123456, 2026-12-01, CPython 3.13.0, some CPU, 2 CPUs, Linux 6; 5 rounds, each of 0.5 s"
+    assert f"{cited} or of a fixed amount of work." in readme
     assert docs.differing(tree, record) == []
     assert docs.write(tree, record) == []
     # Without the record again, the charts are removed.
