@@ -9,6 +9,8 @@ import pytest
 import oneloop
 from tests.file.conftest import ENGINES, slow_filesystem, use_engine
 from tests.loops import LoopFactory
+from tests.tls import authority as certificates
+from tests.tls.authority import Authority
 
 __all__ = ["slow_filesystem"]
 
@@ -35,3 +37,8 @@ def loop_factory(request: pytest.FixtureRequest) -> LoopFactory:
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return certificates.make(tmp_path_factory.mktemp("authority"))

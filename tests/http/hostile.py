@@ -20,6 +20,8 @@ from tests.tls.authority import HOST, Authority
 LIMIT_S = 60.0
 SHORT, LONG = 100_000, 6_000_000
 """Bytes of a body: LONG does not fit into the kernel's buffers."""
+TIMES_S = ("--timeout-body", "0.4", "--timeout-send", "0.4", "--timeout-header", "0.4", "--timeout-keep-alive", "0.4")
+"""All deadlines of a connection, for clients that fall silent."""
 
 APPS = f"""
 import asyncio, os
@@ -264,3 +266,11 @@ def site(mode: str, transport: str, authority: Authority, *options: str) -> Iter
             yield made
     finally:
         shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def ending_well(mode: str, transport: str, authority: Authority, *options: str) -> Iterator[Site]:
+    """One that ends with status 0."""
+    with site(mode, transport, authority, *options) as made:
+        yield made
+        assert made.service.end() == 0, made.service.log.text

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.http.hostile import LEAVING, TRANSPORTS, WAYS, Site, close_half, send_while_taken, site
+from tests.http.hostile import LEAVING, TIMES_S, TRANSPORTS, WAYS, Site, close_half, ending_well, send_while_taken, site
 from tests.http.http2_peer import (
     DATA,
     END_HEADERS,
@@ -28,7 +28,6 @@ from tests.http.http2_peer import (
     frames,
     head,
 )
-from tests.tls import authority as certificates
 from tests.tls.authority import Authority
 
 MIB = 1 << 20
@@ -36,7 +35,6 @@ MIB = 1 << 20
 FLAT = 24 * MIB
 AT_ONCE, MOST = 100, 5000
 """Streams that the server takes at once, and more than it takes of one client."""
-TIMES_S = ("--timeout-body", "0.4", "--timeout-send", "0.4", "--timeout-header", "0.4", "--timeout-keep-alive", "0.4")
 LIMITS = (*TIMES_S, "--limit-concurrency", "300")
 # What carries the streams knows nothing of the application: each kind meets a plain transport and one with TLS.
 SERVERS = [
@@ -50,17 +48,11 @@ CLOSED, WIDE = (struct.pack(">HI", 4, size) for size in (0, (1 << 31) - 1))
 OPENS = frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", (1 << 31) - 1 - 65_535))
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return certificates.make(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.fixture(scope="module", params=SERVERS, ids="-".join)
 def served(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Site]:
     mode, transport = request.param
-    with site(mode, transport, authority, *LIMITS) as made:
+    with ending_well(mode, transport, authority, *LIMITS) as made:
         yield made
-        assert made.service.end() == 0, made.service.log.text
 
 
 def ways_of(served: Site) -> list[str]:
@@ -137,9 +129,8 @@ def test_clients_that_leave(served: Site, end: str, settings: bytes) -> None:
 @pytest.fixture(scope="module", params=TRANSPORTS)
 def waiting(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Site]:
     """Without deadlines that could end a client in place of its application; few requests fill it."""
-    with site("asgi", request.param, authority, "--limit-concurrency", "8", "--timeout-body", "0") as made:
+    with ending_well("asgi", request.param, authority, "--limit-concurrency", "8", "--timeout-body", "0") as made:
         yield made
-        assert made.service.end() == 0, made.service.log.text
 
 
 @pytest.mark.parametrize("settings", [CLOSED, WIDE], ids=["no window", "nothing read"])

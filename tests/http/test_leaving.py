@@ -19,16 +19,17 @@ from tests.http.hostile import (
     LEAVING,
     LIMIT_S,
     SHORT,
+    TIMES_S,
     TRANSPORTS,
     WAYS,
     Site,
     close_half,
+    ending_well,
     request,
     send_while_taken,
     site,
 )
 from tests.http.service import read_all
-from tests.tls import authority as certificates
 from tests.tls.authority import Authority
 
 MIB = 1 << 20
@@ -36,23 +37,16 @@ MIB = 1 << 20
 FLAT, FLAT_FOR_ALL = 6 * MIB, 24 * MIB
 MOST = 8 * MIB
 """Bytes of requests that are sent to a server that takes them all."""
-TIMES_S = ("--timeout-body", "0.4", "--timeout-send", "0.4", "--timeout-header", "0.4", "--timeout-keep-alive", "0.4")
 PINGS_S = ("--ws-ping-interval", "0.4", "--ws-ping-timeout", "0.4")
 LIMITS = (*TIMES_S, *PINGS_S, "--limit-concurrency", "100")
 SERVERS = [(mode, transport) for mode in WAYS for transport in TRANSPORTS]
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return certificates.make(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.fixture(scope="module", params=SERVERS, ids="-".join)
 def served(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Site]:
     mode, transport = request.param
-    with site(mode, transport, authority, *LIMITS) as made:
+    with ending_well(mode, transport, authority, *LIMITS) as made:
         yield made
-        assert made.service.end() == 0, made.service.log.text
 
 
 @pytest.mark.parametrize("number", range(7))
@@ -105,9 +99,8 @@ def test_nothing_is_written_to_clients_that_have_left(mode: str, transport: str,
 def crowded(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Site]:
     """One that is full with few clients, none of which it ends."""
     mode, transport = request.param
-    with site(mode, transport, authority, "--limit-concurrency", str(FEW)) as made:
+    with ending_well(mode, transport, authority, "--limit-concurrency", str(FEW)) as made:
         yield made
-        assert made.service.end() == 0, made.service.log.text
 
 
 FEW = 6
@@ -136,9 +129,8 @@ def test_clients_that_leave_make_room(crowded: Site, end: str) -> None:
 @pytest.fixture(scope="module", params=TRANSPORTS)
 def waiting(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Site]:
     """Without deadlines that could end a client in place of its application."""
-    with site("asgi", request.param, authority) as made:
+    with ending_well("asgi", request.param, authority) as made:
         yield made
-        assert made.service.end() == 0, made.service.log.text
 
 
 # How many requests are sent behind the first one. Much: more than the server's own buffer takes.

@@ -16,7 +16,6 @@ import pytest
 from tests.http.hostile import LEAVING, LIMIT_S, TRANSPORTS, Site, site
 from tests.http.http2_peer import Peer
 from tests.http.service import read_all
-from tests.tls import authority as certificates
 from tests.tls.authority import HOST, Authority
 
 # What carries responses knows nothing of the application: each kind meets a plain transport and one with TLS.
@@ -28,11 +27,6 @@ SERVERS = [
 CANCEL = 8
 GIVEN_WHOLE = ("whole", "list")
 """These are complete for the server when the application has given their bodies."""
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return certificates.make(tmp_path_factory.mktemp("authority"))
 
 
 def path_of(way: str, size: str, number: int) -> str:

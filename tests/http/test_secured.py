@@ -16,13 +16,7 @@ from tests.http.site import GET, App, Echo, Receive, Scope, Send, Site, Wire, se
 
 pytest.importorskip("trustme")
 
-from tests.tls import authority as certificates
 from tests.tls.authority import HOST, Authority
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return certificates.make(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(params=["openssl", "rustls"])
