@@ -48,7 +48,9 @@ def ask(url):
             go_on()
 
 async def asked(url):
-    threading.Thread(target=ask, args=(url,), daemon=True).start()
+    sys.setswitchinterval(1e-6)
+    for _ in range(8):
+        threading.Thread(target=ask, args=(url,), daemon=True).start()
     await asyncio.sleep(3600)
 
 def work():
@@ -114,7 +116,10 @@ def work():
     green.joinall([green.spawn(turn) for _ in range(10)])
 """,
 }
+# The functions for the end that other packages register are called before that one, and the threads run meanwhile.
 PROGRAM = """
+import atexit
+atexit.register(time.sleep, 0.1)
 steps = threading.Semaphore(0)
 go_on = steps.release
 {work}

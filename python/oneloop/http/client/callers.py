@@ -20,6 +20,7 @@ from weakref import WeakSet, finalize
 from oneloop._native import LoopCore, active_hub
 from oneloop.http.client.forks import forget_in_child
 from oneloop.http.client.pools import CLOSING_TICKS
+from oneloop.interrupts import is_main_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -188,6 +189,8 @@ def watch_end(caller: PlainCaller, forget: Callable[[Loop], None]) -> None:
     """
     if caller.end is None:
         caller.end = finalize(caller, _end, caller.loop, forget)
+        # When the process ends, only daemon threads are left beside the main one, and they may be within a request.
+        caller.end.atexit = is_main_thread()
 
 
 # Held while loops of plain code are ended, by `Callers.finish` or by the end of a thread. The latter may run in any
