@@ -1,8 +1,7 @@
 """Faults of the standard library's servers, streams and connections that older patch releases have, and this loop not.
 
 Public reports, written anew: python/cpython#113538 and #155941 (a handler that is cancelled or raises leaves its
-connection open), #123720 (a cancelled `serve_forever()` waits for clients), #152431 (`start_tls()` leaves the reader
-with the old transport).
+connection open), #152431 (`start_tls()` leaves the reader with the old transport).
 """
 
 from __future__ import annotations
@@ -91,38 +90,6 @@ async def test_the_connection_ends_with_its_handler(
     for context in contexts:
         assert context["message"] == "Unhandled exception in client_connected_cb"
         assert context["transport"].is_closing()
-
-
-@pytest.mark.parametrize("kind", ["tcp", "unix", "tls"])
-async def test_a_cancelled_serve_forever_does_not_wait_for_clients(
-    loop: asyncio.AbstractEventLoop, tmp_path: Any, kind: str
-) -> None:
-    began = asyncio.Event()
-
-    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        began.set()
-        with contextlib.suppress(OSError):
-            await reader.read()
-        writer.close()
-
-    async with serving(kind, handler, str(tmp_path / "socket")) as (server, connect):
-        serving_forever = asyncio.ensure_future(server.serve_forever())
-        reader, writer = await connect()
-        await began.wait()
-        serving_forever.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await serving_forever
-        assert not server.is_serving()
-        if sys.version_info < (3, 13):
-            # The server does not know its clients.
-            writer.close()
-        else:
-            with contextlib.suppress(OSError):
-                assert await reader.read() == b""
-            writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-    await settle()
 
 
 async def test_the_reader_pauses_the_transport_that_feeds_it(loop: asyncio.AbstractEventLoop) -> None:
