@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_Stock: Any = asyncio.BaseEventLoop
+
 
 class ConnectingMixin:
     """`create_connection` of `oneloop.Loop`, and its hooks."""
@@ -43,7 +45,7 @@ class ConnectingMixin:
         happy_eyeballs_delay: float | None = None,
         interleave: int | None = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> tuple[asyncio.Transport, Any]:
         """Connect to a host, or make a transport of the socket `sock`; see `asyncio.loop.create_connection`."""
         connecting = self
         if happy_eyeballs_delay is not None:
@@ -51,9 +53,10 @@ class ConnectingMixin:
             # It has interleaved them.
             interleave = None
         try:
-            return await asyncio.BaseEventLoop.create_connection(
+            made: tuple[asyncio.Transport, Any] = await _Stock.create_connection(
                 connecting, protocol_factory, host, port, interleave=interleave, **kwargs
             )
+            return made
         finally:
             # The traceback of an exception has this frame.
             del connecting, protocol_factory, kwargs
@@ -80,7 +83,7 @@ class ConnectingMixin:
                 sock, self._closing_at_failure(sock, protocol_factory), *args, **kwargs
             )
         except BaseException as exc:
-            _clear_frame(exc, asyncio.BaseEventLoop._create_connection_transport)  # type: ignore[attr-defined]
+            _clear_frame(exc, _Stock._create_connection_transport)
             raise
 
     def _closing_at_failure(self: Any, sock: socket.socket, make: Callable[..., Any]) -> Callable[..., Any]:

@@ -77,9 +77,10 @@ class CopyProtocol(asyncio.Protocol):
                 raise ConnectionError("Connection closed by peer")
             if not self._is_paused:
                 return
-            self._changed = self._transport._loop.create_future()
+            changed: asyncio.Future[None] = self._transport._loop.create_future()
+            self._changed = changed
             try:
-                await self._changed
+                await changed
             finally:
                 self._changed = None
 

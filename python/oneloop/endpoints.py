@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 _Stock: Any = asyncio.BaseEventLoop
 
@@ -41,7 +41,7 @@ class Failed:
     def __init__(self, error: BaseException) -> None:
         self._error: BaseException | None = error
 
-    def reraise(self) -> None:
+    def reraise(self) -> NoReturn:
         """Raise it, and keep no reference: its traceback leads here."""
         error, self._error = self._error, None
         assert error is not None
