@@ -75,9 +75,10 @@ class ConnectingMixin:
     async def _create_connection_transport(
         self: Any, sock: socket.socket, protocol_factory: Callable[[], Any], *args: Any, **kwargs: Any
     ) -> Any:
-        if sock.fileno() != -1:
+        number: Any = sock.fileno()
+        if isinstance(number, int) and number != -1:  # no stand-in of a test, and not closed
             # Its transport keeps it: CPython closes it from 3.14.8 on when there can be no second one.
-            self._ensure_fd_no_transport(sock.fileno())
+            self._ensure_fd_no_transport(number)
         try:
             return await super()._create_connection_transport(  # type: ignore[misc]
                 sock, self._closing_at_failure(sock, protocol_factory), *args, **kwargs

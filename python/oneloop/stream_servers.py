@@ -11,13 +11,13 @@ Both leave a peer that waits for ever. The handler is called here as CPython 3.1
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_IS_NEEDED = sys.version_info < (3, 14, 8)
+# 3.15.0 is older than 3.14.8.
+_IS_NEEDED = "call_exception_handler" not in asyncio.StreamReaderProtocol.connection_made.__code__.co_names
 MESSAGE = "Unhandled exception in client_connected_cb"
 
 

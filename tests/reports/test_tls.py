@@ -30,6 +30,8 @@ class Filled(asyncio.BufferedProtocol):
 
 @pytest.mark.oneloop_only("asyncio fills a copy of the bytearray, and reports zeros")
 async def test_a_buffer_that_is_a_bytearray(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = len(asyncio.all_tasks())
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Two records: both are there when the client reads the first.
         writer.write(b"a" * 30)
@@ -46,7 +48,7 @@ async def test_a_buffer_that_is_a_bytearray(loop: asyncio.AbstractEventLoop) -> 
         assert protocol.received == b"a" * 30 + b"b" * 30
         transport.close()
     await server.wait_closed()
-    while len(asyncio.all_tasks()) > 1:
+    while len(asyncio.all_tasks()) > tasks:
         await asyncio.sleep(0)
 
 

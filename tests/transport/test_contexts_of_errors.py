@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -157,6 +158,8 @@ CELLS = [(over, *row) for over in (over_unix, over_tls) for row in STREAMS if ov
 async def test_streams(
     loop: asyncio.AbstractEventLoop, over: Callable[[Any], Any], kind: Any, failing: str, action: Callable[..., Any]
 ) -> None:
+    if sys.version_info < (3, 12) and over is over_tls and failing == "connection_lost":
+        pytest.skip("it is called by a handle, in whose context asyncio calls its handler from 3.12 on")
     protocol = kind(failing)
     with reports() as seen:
         async with over(protocol) as peer:
