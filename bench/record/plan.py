@@ -27,8 +27,9 @@ SECONDS = {
 }  # fmt: skip
 
 _LOOP_FILES = (
-    "addresses", "debug", "executors", "factories", "internals", "interrupts", "loop", "names", "policy", "registry",
-    "runner", "serving", "signals", "sockets", "statistics", "stock_streams", "subprocess", "tls", "transports", "unix",
+    "addresses", "connecting", "copy_protocol", "debug", "endpoints", "executors", "factories", "internals",
+    "interrupts", "loop", "names", "policy", "registry", "runner", "sendfile", "serving", "signals", "sockets",
+    "statistics", "stock_streams", "stream_servers", "subprocess", "tls", "transports", "unix",
 )  # fmt: skip
 #: The loop itself, how it is built, and how long a window is: every suite depends on it.
 _LOOP = (
