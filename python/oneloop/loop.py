@@ -101,6 +101,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         "_pidfds",
         "_ready",
         "_resolver",
+        "_run_number",
         "_scheduled",
         "_shared",
         "_signal_handlers",

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# 3.15.0 is older than 3.14.8.
-_IS_NEEDED = "call_exception_handler" not in asyncio.StreamReaderProtocol.connection_made.__code__.co_names
 MESSAGE = "Unhandled exception in client_connected_cb"
+# 3.15.0 is older than 3.14.8. The message is there only where the function itself reports what the handler has raised.
+_IS_NEEDED = MESSAGE not in asyncio.StreamReaderProtocol.connection_made.__code__.co_consts
 
 
 def guarded(protocol_factory: Callable[[], Any]) -> Callable[[], Any]:
