@@ -130,10 +130,14 @@ def audit(request: pytest.FixtureRequest, reported: Reported) -> Iterator[None]:
     processes = children.living()
     yield
     gc.collect()
-    for thread in [thread for thread in threading.enumerate() if thread not in threads]:
+    ending = [thread for thread in threading.enumerate() if thread not in threads]
+    for thread in ending:
         # asyncio's own, which waits for a child, ends a moment after the child's end was told; that of a server closes
         # its connection when it sees that the client has.
         thread.join(ENDS_IN_S)
+    if ending:
+        # What only they had.
+        gc.collect()
     left = descriptors.opened_since(before)
     if left and request.node.get_closest_marker("allows_open_fds") is None:
         raise LeftBehindError(f"descriptors left open: {left}")

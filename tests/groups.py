@@ -111,11 +111,11 @@ def report(outcomes: list[Outcome], verdict: again.Verdict, file: Path) -> None:
         for name, attempts in verdict.flaky.items()
     ]
     lines += [f"FAILED {name}: {why}" for name, why in verdict.failed.items()]
+    if len(verdict.flaky) > again.MOST_FLAKY:
+        lines.append(f"FAILED because more than {again.MOST_FLAKY} tests are flaky")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(f"{line}\n" for line in lines))
     print("".join(f"{line}\n" for line in lines), end="")
-    if len(verdict.flaky) > again.MOST_FLAKY:
-        print(f"FAILED because more than {again.MOST_FLAKY} tests are flaky")
     for outcome in sorted(outcomes, key=lambda outcome: -outcome.time_s):
         said = ", ".join(f"{number} {name}" for name, number in outcome.sums().items())
         print(f"{'ok    ' if outcome.status == 0 else 'not ok'} {outcome.time_s:5.0f} s  {outcome.group.name}: {said}")

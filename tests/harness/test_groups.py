@@ -145,6 +145,7 @@ def test_many_flaky_tests_are_a_failure(status: Status, tmp_path: Path, number: 
         )
     )
     assert status() == expected
+    assert ("FAILED because" in status.verdict_file.read_text()) == bool(expected)
 
 
 def test_what_fails_everywhere_is_not_run_again(status: Status, tmp_path: Path) -> None:
