@@ -258,7 +258,8 @@ class SignalMixin:
             self._note_wakeup_fd(-1)
         except (ValueError, OSError) as exc:
             raise RuntimeError(str(exc)) from exc
-        if not self._signal_handlers:
+        if self not in _others_with_handlers(None):
+            # Its first handler, or the first one in the child of a fork.
             self._found_wakeup_fd = None if found == -1 or found in _wakeup_fds else FoundFd(found)
             _with_handlers.append(weakref.ref(self))
         self._signal_handlers[sig] = asyncio.Handle(callback, args, self, None)

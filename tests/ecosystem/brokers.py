@@ -88,7 +88,9 @@ def sshd(directory: Path) -> Iterator[SshServer]:
     port = free_port()
     lines = [f"ListenAddress 127.0.0.1:{port}", f"HostKey {directory / 'host'}", f"PidFile {directory / 'pid'}"]
     lines += [f"AuthorizedKeysFile {directory / 'user.pub'}", "StrictModes no", "UsePAM no", "PermitRootLogin yes"]
-    lines += ["PasswordAuthentication no", "MaxStartups 100", "MaxSessions 100", "Subsystem sftp internal-sftp"]
+    # The user's shell reads none of the user's files, which may say anything.
+    lines += ["PasswordAuthentication no", "MaxStartups 100", "MaxSessions 100", f"SetEnv HOME={directory}"]
+    lines += ["Subsystem sftp internal-sftp"]
     settings = directory / "sshd_config"
     settings.write_text("\n".join(lines) + "\n")
     command = [program, "-D", "-e", "-f", str(settings)]

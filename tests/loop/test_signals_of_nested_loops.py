@@ -322,12 +322,35 @@ def test_the_descriptor_of_the_program(outer: asyncio.AbstractEventLoop, first: 
     theirs.close()
 
 
-def test_a_forked_child_has_no_handlers_of_its_parents_loops(outer: asyncio.AbstractEventLoop) -> None:
-    outer.add_signal_handler(MINE, print)
+def succeeds_in_a_child(function: Callable[[], bool]) -> bool:
     child = os.fork()
     if not child:
+        status = 1
+        try:
+            status = 0 if function() else 1
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_a_forked_child_has_no_handlers_of_its_parents_loops(outer: asyncio.AbstractEventLoop) -> None:
+    def with_its_own() -> bool:
         own = oneloop.new_event_loop()
         own.add_signal_handler(MINE, print)
         own.close()
-        os._exit(0 if wakeup_fd() == -1 and signal.getsignal(MINE) == signal.SIG_DFL else 1)
-    assert os.waitpid(child, 0)[1] == 0
+        return wakeup_fd() == -1 and signal.getsignal(MINE) == signal.SIG_DFL
+
+    outer.add_signal_handler(MINE, print)
+    assert succeeds_in_a_child(with_its_own)
+
+
+def test_a_forked_child_may_go_on_with_its_parents_loop(outer: asyncio.AbstractEventLoop) -> None:
+    def with_its_parents() -> bool:
+        outer.add_signal_handler(OTHER, print)
+        is_told = wakeup_fd() == outer._csock.fileno()  # type: ignore[attr-defined]
+        outer.remove_signal_handler(MINE)
+        outer.remove_signal_handler(OTHER)
+        return is_told and wakeup_fd() == -1
+
+    outer.add_signal_handler(MINE, print)
+    assert succeeds_in_a_child(with_its_parents)
