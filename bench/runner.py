@@ -1,8 +1,8 @@
 """Runs cases in interleaved rounds and keeps all finished measurements.
 
-Each round begins with another rival (A B C, B C A, C A B …), so that none is always measured after the same one. A
-rival that fails is not measured again in that case; the others continue. Ctrl-C ends the run, and the measurements
-until then are the result. Independent of how a case measures and how results are shown.
+The order of each round is another one, so that none is always measured after the same one (`order`). A rival that fails
+is not measured again in that case; the others continue. Ctrl-C ends the run, and the measurements until then are the
+result. Independent of how a case measures and how results are shown.
 
 With `Settings.again`, one rival of each case is measured a second time in each round, in a row of its own: how far its
 ratio to itself is from 1.00 is the noise of the row's measurement (an A/A test).
@@ -38,11 +38,21 @@ def _measure_into(row: Row, case: Case, settings: Settings) -> None:
     row.samples.append(sample)
 
 
+def order(count: int, number: int) -> list[int]:
+    """The order of `count` rows in a round: a Williams design.
+
+    Over all rounds of the design (as many as there are rows, or twice as many if that is odd) each row is measured
+    equally often directly after each other one. In a mere rotation each would always follow the same one.
+    """
+    row = [(place // 2 if place % 2 == 0 else count - 1 - place // 2) for place in range(count)]
+    turned = [(one + number) % count for one in row]
+    return turned[::-1] if count % 2 and number % 2 else turned
+
+
 def run_case(case: Case, settings: Settings, observe: Observer, result: Result) -> None:
     """Fills `result` round by round, so that an interruption keeps the finished measurements."""
     for number in range(settings.rounds):
-        first = number % len(result.rows)
-        for row in result.rows[first:] + result.rows[:first]:
+        for row in [result.rows[index] for index in order(len(result.rows), number)]:
             if row.status != "ok":
                 continue
             _measure_into(row, case, settings)

@@ -56,7 +56,10 @@ _SERVED = (
     "bench/rivals/endpoint.py",
     "bench/rivals/styles.py",
 )
+#: How programs that measure themselves repeat their work.
+_REPEATED = ("bench/rivals/repeating.py", "bench/rivals/stopwatch.py")
 _FILES = (
+    *_REPEATED,
     "crates/engine/src/files",
     "crates/native/src/file",
     "python/oneloop/files",
@@ -101,9 +104,9 @@ _MEASURED: dict[str, tuple[str, ...]] = {
     "files": _FILES,
     "reading": _FILES,
     "writing": _FILES,
-    "green": (*_SERVED, *_GREEN, "bench/rivals/green_primitives.py"),
+    "green": (*_SERVED, *_GREEN, *_REPEATED, "bench/rivals/green_primitives.py"),
     "idle": _SERVED,
-    "scale": ("bench/rivals/*spawn*",),
+    "scale": (*_REPEATED, "bench/rivals/*spawn*", "bench/native/src/floor/spawn.rs"),
     "client": (
         *_CLIENT,
         "python/oneloop/cli/run.py",

@@ -1,6 +1,7 @@
 """The documents from the run of record: `make record-docs` writes them.
 
-`--check` compares them with the record, `--release` also refuses figures that are old or not clean.
+`--check` compares them with the record, `--release` also refuses figures that are old or not clean, and `--age` says
+how old they are.
 
 The documents are those with marked regions (`regions`), and the charts. Whether a suite is older than the code is found
 by the digests of the record, when the documents are written; a comparison takes it from the documents.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.process import ROOT
@@ -90,6 +92,19 @@ def objections(root: Path, record: Record | None) -> list[str]:
     return found + [f"{name} has other figures: `make record-docs`" for name in differing(root, record)]
 
 
+def age(record: Record | None) -> str:
+    """What there is to say of the record, in a line."""
+    if record is None:
+        return "figures: no run of record yet"
+    parts, stale = record["suites"], stale_suites(record)
+    oldest = min(part["date"] for part in parts.values())
+    days = (datetime.now(UTC) - datetime.fromisoformat(oldest).astimezone(UTC)).days
+    missing = [suite for suite in plan.RECORDED if suite not in parts]
+    said = f"figures: {len(parts)} suites recorded, {len(stale)} of them older than the code they measure"
+    said += f"; not recorded: {', '.join(missing)}" if missing else ""
+    return f"{said}; the oldest of {days} days ago"
+
+
 def main(args: list[str]) -> int:
     """Returns the exit status: 1 if the documents differ or a release is refused, 2 if a trial would be written."""
     made_parser = argparse.ArgumentParser(prog="python -m bench.report.record", description=__doc__)
@@ -97,8 +112,12 @@ def main(args: list[str]) -> int:
     made_parser.add_argument("--root", type=Path, default=ROOT, help="where the documents are, if not in this tree")
     made_parser.add_argument("--check", action="store_true", help="compare, write nothing")
     made_parser.add_argument("--release", action="store_true", help="also refuse figures that are old or not clean")
+    made_parser.add_argument("--age", action="store_true", help="only say how old the record is")
     options = made_parser.parse_args(args)
     record = store.load(options.record)
+    if options.age:
+        print(age(record))
+        return 0
     if options.check or options.release:
         wrong = objections(options.root, record) if options.release else differing(options.root, record)
         print("\n".join(wrong), file=sys.stderr, end="\n" if wrong else "")

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import resource
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
 from bench.rivals import endpoint, file_calls, file_writers, loops
 from bench.rivals.file_writers import AwaitedCall, AwaitedTable, BlockingCall, BlockingTable
+from bench.rivals.repeating import run_batches, run_blocking
 from bench.rivals.report_line import hand_over
-from bench.rivals.stopwatch import Stopwatch
+from bench.rivals.stopwatch import Stopwatch, deferred_cpu_ns
 
 BLOCKING: dict[str, BlockingTable] = {
     "open": {**file_writers.BLOCKING, **file_calls.BLOCKING},
@@ -37,28 +38,26 @@ def can(rival: str, work: str) -> bool:
     return rival == "executor" or work in BLOCKING.get(rival, {}) or work in AWAITED.get(rival, {})
 
 
-def repeat_blocking(call: BlockingCall, rounds: int, least_s: float = 0.0) -> tuple[float, float]:
-    """Wall and CPU nanoseconds of one round; all are repeated until they took `least_s`."""
-    done = 0
-    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
-    while not done or time.perf_counter_ns() - begin < least_s * 1e9:
+def batch_of(call: BlockingCall, rounds: int) -> Callable[[], int]:
+    """A function that calls `call` so many times."""
+
+    def batch() -> int:
         for _ in range(rounds):
             call()
-        done += rounds
-    return (time.perf_counter_ns() - begin) / done, (time.process_time_ns() - cpu) / done
+        return rounds
+
+    return batch
 
 
-async def repeat(call: AwaitedCall, rounds: int, least_s: float = 0.0) -> tuple[float, float]:
-    """The same for awaited calls: of all threads, including the kernel's for io_uring, until the loop rests."""
-    done = 0
-    watch = Stopwatch()
-    watch.start()
-    while not done or watch.lap()[0] < least_s * 1e9:
+def awaited_batch_of(call: AwaitedCall, rounds: int) -> Callable[[], Awaitable[int]]:
+    """The same for awaited calls."""
+
+    async def batch() -> int:
         for _ in range(rounds):
             await call()
-        done += rounds
-    await watch.stop_at_rest()
-    return watch.wall_ns / done, watch.cpu_ns / done
+        return rounds
+
+    return batch
 
 
 @asynccontextmanager
@@ -69,21 +68,30 @@ async def in_thread(work: str, path: str) -> AsyncIterator[AwaitedCall]:
 
 
 async def main(options: argparse.Namespace) -> None:
-    rival, work, path, rounds = options.rival, options.work, options.path, options.rounds
-    warms_up = rounds > 1
-    if work in BLOCKING.get(rival, {}):
-        with BLOCKING[rival][work](path) as call:
-            if warms_up:
-                repeat_blocking(call, 1)
-            wall, cpu = repeat_blocking(call, rounds, options.seconds)
-    else:
-        opened = AWAITED[rival].get(work) or partial(in_thread, work)
-        async with opened(path) as awaited:
-            if warms_up:
-                await repeat(awaited, 1)
-            wall, cpu = await repeat(awaited, rounds, options.seconds)
+    rival, work, path = options.rival, options.work, options.path
+    watch, done = Stopwatch(), 0
+    least_s, size = options.seconds, None
+    if options.reopens:
+        # One batch for each opening.
+        least_s, size = 0.0, os.path.getsize(path)
+    while not done or watch.wall_ns < options.seconds * 1e9:
+        if size is not None:
+            os.truncate(path, size)
+        if work in BLOCKING.get(rival, {}):
+            with BLOCKING[rival][work](path) as call:
+                if options.rounds > 1:
+                    call()  # warms up
+                done += run_blocking(batch_of(call, options.rounds), least_s, watch)
+        else:
+            opened = AWAITED[rival].get(work) or partial(in_thread, work)
+            async with opened(path) as awaited:
+                if options.rounds > 1:
+                    await awaited()
+                done += await run_batches(awaited_batch_of(awaited, options.rounds), least_s, watch)
+                if watch.wall_ns >= options.seconds * 1e9:
+                    watch.add(await deferred_cpu_ns())
     # While the threads of an executor still exist.
-    hand_over({"ns_per_op": wall / options.per_round, "cpu_ns_per_op": cpu / options.per_round})
+    hand_over(watch.figures(done * options.per_round))
 
 
 if __name__ == "__main__":
@@ -92,6 +100,7 @@ if __name__ == "__main__":
     parser.add_argument("--work", required=True)
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=0.0, help="the rounds are repeated for at least this long")
+    parser.add_argument("--reopens", action="store_true", help="the file is opened anew for each repetition")
     parser.add_argument("--per-round", type=int, default=1, help="how many operations a round does")
     parser.add_argument("--descriptors", type=int, help="the soft limit of open descriptors")
     parser.add_argument("path")

@@ -8,11 +8,15 @@ import os
 import random
 import statistics
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from bench.rivals import endpoint, loops
 from bench.rivals.file_readers import BLOCK, READERS, Reader
+from bench.rivals.repeating import repeated, run_batches
 from bench.rivals.report_line import hand_over
+from bench.rivals.stopwatch import Stopwatch, deferred_cpu_ns
 
 TICK_S = 0.001
 
@@ -58,28 +62,44 @@ async def experiment(reader: Reader, paths: list[str], rounds: int) -> dict[str,
         await reader.read_all(paths)
     wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
     figures = {"wall_ns": wall, "cpu_share": used / wall, **lag.stop()}
+    used += await deferred_cpu_ns()
     return figures | {"cpu_ns_per_op": max(0.0, (used - empty) / rounds / len(paths))}
 
 
-async def cached(reader: Reader, paths: list[str], rounds: int) -> dict[str, float]:
+async def cached(reader: Reader, paths: list[str], rounds: int, least_s: float) -> dict[str, float]:
     """Reads one cached file after the other without pauses."""
+
+    async def batch() -> int:
+        for number in range(rounds):
+            await reader.read_all([paths[number % len(paths)]])
+        return rounds
+
     await reader.read_all(paths[:1])
-    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
-    for number in range(rounds):
-        await reader.read_all([paths[number % len(paths)]])
-    wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
-    return {"ns_per_op": wall / rounds, "cpu_ns_per_op": used / rounds}
+    return await repeated(batch, least_s)
 
 
-async def at_once(reader: Reader, paths: list[str], rounds: int) -> dict[str, float]:
+async def at_once(reader: Reader, paths: list[str], rounds: int, least_s: float) -> dict[str, float]:
     """Reads all cached files concurrently, repeatedly; result per file."""
+
+    async def batch() -> int:
+        for _ in range(rounds):
+            await reader.read_all(paths)
+        return rounds * len(paths)
+
     await reader.read_all(paths)
-    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
-    for _ in range(rounds):
-        await reader.read_all(paths)
-    wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
-    count = rounds * len(paths)
-    return {"ns_per_op": wall / count, "cpu_ns_per_op": used / count}
+    return await repeated(batch, least_s)
+
+
+async def with_lag(
+    batch: Callable[[], Awaitable[int]], least_s: float, prepare: Callable[[], object]
+) -> dict[str, float]:
+    """`repeated`, and how late a timer was meanwhile."""
+    watch, lag = Stopwatch(), LagMeter()
+    await asyncio.sleep(0)
+    done = await run_batches(batch, least_s, watch, prepare)
+    late = lag.stop()
+    watch.add(await deferred_cpu_ns())
+    return {**watch.figures(done), **late}
 
 
 def drop_from_cache(path: str) -> None:
@@ -89,79 +109,79 @@ def drop_from_cache(path: str) -> None:
     os.close(fd)
 
 
-async def sequential(reader: Reader, path: str) -> dict[str, float]:
+async def sequential(reader: Reader, path: str, least_s: float) -> dict[str, float]:
     """Reads one large file from the disk, from start to end; result per MiB."""
-    drop_from_cache(path)
-    lag = LagMeter()
-    await asyncio.sleep(0)
-    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
-    size = await reader.read_on(path)
-    wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
-    if size != Path(path).stat().st_size:
-        raise SystemExit(f"read {size} bytes of {Path(path).stat().st_size}")
-    mib = size / (1 << 20)
-    return {"ns_per_op": wall / mib, "cpu_ns_per_op": used / mib, **lag.stop()}
+    whole = Path(path).stat().st_size
+
+    async def batch() -> int:
+        size = await reader.read_on(path)
+        if size != whole:
+            raise SystemExit(f"read {size} bytes of {whole}")
+        return size >> 20
+
+    return await with_lag(batch, least_s, partial(drop_from_cache, path))
 
 
-async def lines(reader: Reader, path: str) -> dict[str, float]:
+async def lines(reader: Reader, path: str, least_s: float) -> dict[str, float]:
     """Iterates over the lines of a cached text file; result per line."""
-    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
-    count = await reader.read_lines(path)
-    wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
-    return {"ns_per_op": wall / count, "cpu_ns_per_op": used / count}
+    return await repeated(lambda: reader.read_lines(path), least_s)
 
 
-async def copying(reader: Reader, path: str) -> dict[str, float]:
+async def copying(reader: Reader, path: str, least_s: float) -> dict[str, float]:
     """Copies a cached file; result per MiB."""
-    target = Path(path + ".copy")
-    lag = LagMeter()
-    await asyncio.sleep(0)
-    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
-    await reader.copy(path, str(target))
-    wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
-    size = target.stat().st_size
-    target.unlink()
-    if size != Path(path).stat().st_size:
-        raise SystemExit(f"copied {size} bytes of {Path(path).stat().st_size}")
-    mib = size / (1 << 20)
-    return {"ns_per_op": wall / mib, "cpu_ns_per_op": used / mib, **lag.stop()}
+    target, whole = Path(path + ".copy"), Path(path).stat().st_size
+
+    async def batch() -> int:
+        await reader.copy(path, str(target))
+        return whole >> 20
+
+    def remove() -> None:
+        if target.exists():
+            size = target.stat().st_size
+            target.unlink()
+            if size != whole:
+                raise SystemExit(f"copied {size} bytes of {whole}")
+
+    remove()
+    figures = await with_lag(batch, least_s, remove)
+    remove()
+    return figures
 
 
-async def blocks(reader: Reader, path: str, rounds: int, direct: bool) -> dict[str, float]:
+async def blocks(reader: Reader, path: str, rounds: int, least_s: float, direct: bool) -> dict[str, float]:
     """Random 4 KiB reads of one large file from the disk: dropped from the cache before, or with O_DIRECT."""
-    size = Path(path).stat().st_size // BLOCK
-    offsets = [number * BLOCK for number in random.Random(1).sample(range(size), rounds)]
-    fd = os.open(path, os.O_RDONLY)
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-    os.close(fd)
-    lag = LagMeter()
-    await asyncio.sleep(0)
-    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
-    got = await reader.read_blocks(path, offsets, direct)
-    wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
-    if got != rounds * BLOCK:
-        raise SystemExit(f"read {got} bytes instead of {rounds * BLOCK}")
-    return {"ns_per_op": wall / rounds, "cpu_ns_per_op": used / rounds, **lag.stop()}
+    numbers, randomly = range(Path(path).stat().st_size // BLOCK), random.Random(1)
+    offsets: list[int] = []
+
+    def prepare() -> None:
+        offsets[:] = [number * BLOCK for number in randomly.sample(numbers, rounds)]
+        drop_from_cache(path)
+
+    async def batch() -> int:
+        got = await reader.read_blocks(path, offsets, direct)
+        if got != rounds * BLOCK:
+            raise SystemExit(f"read {got} bytes instead of {rounds * BLOCK}")
+        return rounds
+
+    return await with_lag(batch, least_s, prepare)
 
 
 async def main(options: argparse.Namespace) -> None:
-    reader = READERS[options.rival]()
-    if options.work == "experiment":
-        figures = await experiment(reader, options.paths, options.rounds)
-    elif options.work == "cached":
-        figures = await cached(reader, options.paths, options.rounds)
-    elif options.work == "at-once":
-        figures = await at_once(reader, options.paths, options.rounds)
-    elif options.work == "sequential":
-        figures = await sequential(reader, options.paths[0])
-    elif options.work == "lines":
-        figures = await lines(reader, options.paths[0])
-    elif options.work == "copy":
-        figures = await copying(reader, options.paths[0])
+    reader, work, paths, least_s = READERS[options.rival](), options.work, options.paths, options.seconds
+    if work == "experiment":
+        figures = await experiment(reader, paths, options.rounds)
+    elif work == "cached":
+        figures = await cached(reader, paths, options.rounds, least_s)
+    elif work == "at-once":
+        figures = await at_once(reader, paths, options.rounds, least_s)
+    elif work == "sequential":
+        figures = await sequential(reader, paths[0], least_s)
+    elif work == "lines":
+        figures = await lines(reader, paths[0], least_s)
+    elif work == "copy":
+        figures = await copying(reader, paths[0], least_s)
     else:
-        direct = options.work == "direct"
-        figures = await blocks(reader, options.paths[0], options.rounds, direct)
+        figures = await blocks(reader, paths[0], options.rounds, least_s, work == "direct")
     # While the threads of an executor still exist.
     hand_over(figures)
 
@@ -172,6 +192,7 @@ if __name__ == "__main__":
     parser.add_argument("--loop", required=True)
     parser.add_argument("--work", required=True)
     parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--seconds", type=float, default=0.0, help="the work is repeated for at least this long")
     parser.add_argument("paths", nargs="+")
     asked = parser.parse_args()
     endpoint.grow_heap()

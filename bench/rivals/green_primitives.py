@@ -19,6 +19,7 @@ from typing import Protocol
 
 from bench.measure import private_bytes, read_usage
 from bench.rivals import loops
+from bench.rivals.repeating import repeated_blocking
 from bench.rivals.report_line import hand_over
 
 
@@ -34,6 +35,9 @@ class Threads(Protocol):
     @contextmanager
     def parked(self, count: int) -> Iterator[None]:
         """Starts this number of threads that wait for an event."""
+
+    def sleep(self, seconds: float) -> None:
+        """Lets the others run for so long."""
 
 
 class Primitives(Threads, Protocol):
@@ -61,6 +65,7 @@ class Gevent:
         self.event, self.lock_module, self.queue, self.pool_module = (
             importlib.import_module(f"{self.package}.{name}") for name in ("event", "lock", "queue", "pool")
         )
+        self.sleep = self.gevent.sleep
 
     def lock(self, count: int) -> None:
         lock = self.lock_module.Semaphore()
@@ -116,6 +121,7 @@ class Greenlet:
         import greenlet
 
         self.greenlet = greenlet
+        self.sleep = time.sleep
 
     def switch(self, count: int) -> None:
         main = self.greenlet.getcurrent()
@@ -145,6 +151,9 @@ class Greenlet:
 
 
 class OsThreads:
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def lock(self, count: int) -> None:
         lock = threading.Semaphore()
         acquire, release = lock.acquire, lock.release
@@ -211,6 +220,9 @@ class Tasks:
     def __init__(self, loop: str) -> None:
         self.loop = loops.factory(loop)()
 
+    def sleep(self, seconds: float) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
     def lock(self, count: int) -> None:
         async def main() -> None:
             lock = asyncio.Lock()
@@ -275,16 +287,15 @@ RIVALS: dict[str, Callable[[], Threads]] = {
 }
 
 
-def timed(operation: Callable[[int], None], count: int, least_s: float) -> dict[str, float]:
+def timed(rival: Threads, operation: Callable[[int], None], count: int, least_s: float) -> dict[str, float]:
     """Nanoseconds per operation, wall and CPU; the operations are repeated until they took `least_s`."""
-    operation(max(20, count // 20))
-    done = 0
-    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
-    while not done or time.perf_counter_ns() - begin < least_s * 1e9:
+
+    def batch() -> int:
         operation(count)
-        done += count
-    wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
-    return {"ns_per_op": wall / done, "cpu_ns_per_op": used / done, "ops": float(done)}
+        return count
+
+    operation(max(20, count // 20))
+    return repeated_blocking(batch, least_s, rival.sleep)
 
 
 def memory(rival: Threads, count: int) -> dict[str, float]:
@@ -317,4 +328,4 @@ if __name__ == "__main__":
     if asked.operation == "parked":
         hand_over(memory(chosen, asked.count))
     else:
-        hand_over(timed(getattr(chosen, asked.operation), asked.count, asked.seconds))
+        hand_over(timed(chosen, getattr(chosen, asked.operation), asked.count, asked.seconds))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Sequence
 
 #: How long the program sleeps between two looks at its CPU time.
 PERIOD_S = 0.01
@@ -43,7 +44,10 @@ class Stopwatch:
     async def stop_at_rest(self) -> None:
         """Stops, and adds the CPU time of the work that the loop has put off, to the wall time too."""
         self.stop()
-        put_off_ns = await deferred_cpu_ns()
+        self.add(await deferred_cpu_ns())
+
+    def add(self, put_off_ns: int) -> None:
+        """Adds work that was done behind the window."""
         self.cpu_ns += put_off_ns
         self.wall_ns += put_off_ns
 
@@ -56,18 +60,30 @@ class Stopwatch:
         }
 
 
-async def deferred_cpu_ns() -> int:
+async def deferred_cpu_ns(sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> int:
     """Sleeps until the loop rests. Returns the CPU time that this took beyond the cost of the sleeps."""
-    periods = [await _period()]
-    while len(periods) < MOST_PERIODS:
-        periods.append(await _period())
-        if periods[-2] - periods[-1] < SAME_NS:
-            break
+    periods: list[int] = []
+    while not _is_at_rest(periods):
+        used = time.process_time_ns()
+        await sleep(PERIOD_S)
+        periods.append(time.process_time_ns() - used)
+    return _put_off_ns(periods)
+
+
+def deferred_blocking_ns(sleep: Callable[[float], object]) -> int:
+    """The same for green threads, whose `sleep` lets the others run."""
+    periods: list[int] = []
+    while not _is_at_rest(periods):
+        used = time.process_time_ns()
+        sleep(PERIOD_S)
+        periods.append(time.process_time_ns() - used)
+    return _put_off_ns(periods)
+
+
+def _is_at_rest(periods: Sequence[int]) -> bool:
+    return len(periods) >= MOST_PERIODS or (len(periods) > 1 and periods[-2] - periods[-1] < SAME_NS)
+
+
+def _put_off_ns(periods: Sequence[int]) -> int:
     at_rest = min(periods[-2:])
     return sum(used - at_rest for used in periods if used - at_rest >= SAME_NS)
-
-
-async def _period() -> int:
-    used = time.process_time_ns()
-    await asyncio.sleep(PERIOD_S)
-    return time.process_time_ns() - used

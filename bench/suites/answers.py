@@ -6,7 +6,8 @@ Both sides: one protocol on each loop; its handler writes and then computes with
 process on another CPU.
 Kept: the connections.
 Thrown away: each answer.
-Window: from the first question of a round to its answers; the figure is the best of some rounds.
+Window: from the first question of a round to its answers; the rounds are repeated for at least `--duration`, and the
+figure is their median.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def _measure(rival: str, settings: Settings) -> Sample:
     reason = missing_reason(rival)
     if reason:
         raise RivalMissingError(reason)
-    argv = python_module("first_answer", "--loop", rival, "--count", str(settings.scaled(ROUNDS)))
-    return measure_program(argv, settings)
+    args = ["--loop", rival, "--count", str(settings.scaled(ROUNDS)), "--seconds", str(settings.duration_s)]
+    return measure_program(python_module("first_answer", *args), settings)
 
 
 def cases(options: Options) -> list[Case]:

@@ -29,8 +29,8 @@ AIOHTTP = "aiohttp on uvloop"
 PYREQWEST = "pyreqwest on uvloop"
 NATIVE_RIVALS = (PYREQWEST, "wreq on uvloop", "rqx on uvloop", "pycurl on uvloop")
 FIRST = (SUBJECT, AIOHTTP, PYREQWEST, GO)
-#: In most rows of the record: the best of the others in trials. The row of 20 at once has more.
-CORE = (SUBJECT, PYREQWEST, GO)
+#: In most rows of the record: without those that need ten times as much as the best. The row of 20 at once has them.
+CORE = (FLOOR, *FIRST, *NATIVE_RIVALS[1:])
 EVERYONE = (
     FLOOR,
     *FIRST,
@@ -108,14 +108,14 @@ ANSWERS = Row(
     (AIOHTTP, GO),
     "at most go, 0.6 x pyreqwest, 0.2 x aiohttp on uvloop",
 )
-ALL_ANSWERS = replace(ANSWERS, core=(FLOOR, *FIRST, f"aiohttp on {SUBJECT}", "wreq on uvloop", "httpx2 on uvloop"))
+ALL_ANSWERS = replace(ANSWERS, core=EVERYONE)
 IN_GREEN = Row(
-    GREEN, GREEN_EVERYONE, GREEN_EVERYONE[1:4], "urllib3 on gevent", (OF_COROUTINES, GO), "at most 1.2 x coroutines"
+    GREEN, GREEN_EVERYONE, GREEN_EVERYONE, "urllib3 on gevent", (OF_COROUTINES, GO), "at most 1.2 x coroutines"
 )
 IN_PLAIN = Row(
     PLAIN,
     PLAIN_EVERYONE,
-    (SUBJECT, OF_COROUTINES, "requests", "pycurl", "pyreqwest"),
+    PLAIN_EVERYONE,
     "requests",
     (OF_COROUTINES, "pycurl", "pyreqwest"),
     "at most 1.2 x coroutines",
@@ -127,7 +127,7 @@ CLOSING = replace(OTHERS, unit="CPU per connection with its request")
 MANY = Row(
     COROUTINES,
     (FLOOR, *FIRST, f"aiohttp on {SUBJECT}", *NATIVE_RIVALS[1:], "httpx2 on uvloop"),
-    (SUBJECT, AIOHTTP, GO),
+    CORE,
     AIOHTTP,
     (GO,),
     "10 KiB each, the slowest below 1.2 s",

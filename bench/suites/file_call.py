@@ -43,8 +43,7 @@ class FileCall:
         rounds: number of calls; fewer for the slow rivals.
         per_round: operations per call.
         wanted: the target for oneloop.
-        repeats: whether the calls are repeated until they took the duration; not if that would read behind the end of
-            the file, or write much.
+        reopens: the calls go on in a file, so it is opened anew, at the size that it had, for each repetition.
         cannot: the reasons why rivals do not have this work.
     """
 
@@ -56,7 +55,7 @@ class FileCall:
     unit: str = "time per call"
     per_round: int = 1
     descriptors: int = 0
-    repeats: bool = True
+    reopens: bool = False
     rivals: tuple[str, ...] = ("open", "executor", "aiofiles", "aiofile", "turbofile", "asyncfiles", SUBJECT)
     cannot: tuple[tuple[str, str], ...] = ()
 
@@ -70,7 +69,7 @@ class FileCall:
             raise RivalMissingError(f"{module} is not installed")
         rounds = max(1, settings.scaled(self.rounds) // SLOW.get(rival, 1))
         args = ["--rival", module, "--work", self.work, "--rounds", str(rounds), "--per-round", str(self.per_round)]
-        args += ["--seconds", str(settings.duration_s)] if self.repeats else []
+        args += ["--seconds", str(settings.duration_s), *(["--reopens"] if self.reopens else [])]
         if self.descriptors:
             args += ["--descriptors", str(self.descriptors)]
         argv = python_module("file_calls_program", *args, self.path())

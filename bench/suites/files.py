@@ -8,7 +8,8 @@ read by `pread` into buffers that are used again, or into new bytes where the li
 Kept: the contents of files that are read together, until the last of them is read; the cache of the kernel, except in
 the rows of cold and O_DIRECT reads.
 Thrown away: all other contents, at once.
-Window: a fixed number of reads. fio's CPU time is that of its process less its start.
+Window: the reads, repeated for at least `--duration`, and what the loop has put off; in the experiment a fixed number.
+fio's CPU time is that of its process less its start.
 """
 
 from __future__ import annotations
@@ -119,13 +120,15 @@ def _program(rival: str, work: str, rounds: int, paths: list[str], settings: Set
             raise RivalMissingError(f"{module} is not installed")
     reader, _, loop = rival.partition(" on ")
     loop = loop or (SUBJECT if rival == SUBJECT else "asyncio")
-    args = ["--rival", reader, "--loop", loop, "--work", work, "--rounds", str(rounds), *paths]
+    args = ["--rival", reader, "--loop", loop, "--work", work]
+    args += ["--rounds", str(rounds), "--seconds", str(settings.duration_s), *paths]
     return measure_program(python_module("files_program", *args), settings)
 
 
 def _floor_cached(rounds: int, paths: list[str], settings: Settings) -> Sample:
     times = max(1, rounds // len(paths))
-    return measure_program([native("floor"), "files", "--rounds", str(times), *paths], settings)
+    args = ["--rounds", str(times), "--seconds", str(settings.duration_s), *paths]
+    return measure_program([native("floor"), "files", *args], settings)
 
 
 def _case(

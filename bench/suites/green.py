@@ -8,7 +8,8 @@ Both sides: the same functions with each library's threads: green threads, tasks
 on the asyncio loops.
 Kept: the connections or the parked threads.
 Thrown away: threads that have ended, messages that were sent.
-Window: a fixed number of operations, repeated for at least `--duration`; for servers as in `tcp`.
+Window: a fixed number of operations, repeated for at least `--duration`, and what is left to do then; for servers as in
+`tcp`.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ CALLS = (
         SINGLE_LINES - 1,
         "0.25 us",
         unit="time per line",
-        repeats=False,
+        reopens=True,
     ),
     FileCall("lines", "lines of 80 characters", _lines, 1, "1.4 x open()", unit="time per line", per_round=LINES),
     FileCall(

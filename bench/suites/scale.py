@@ -4,7 +4,8 @@ Both sides: start a process and wait for its status, one after the other, with t
 resolve a name and throw the result away. The floor calls posix_spawn and getaddrinfo.
 Kept: the memory of the large parent, which is written to once.
 Thrown away: each process and each result.
-Window: wall time of a fixed number of calls; it includes the work of the child.
+Window: wall time of the calls, repeated for at least `--duration`, and what the loop has put off; it includes the work
+of the child.
 """
 
 from __future__ import annotations
@@ -32,9 +33,14 @@ def _argv(rival: str, args: list[str]) -> list[str]:
     return python_module(f"{rival}_spawn", *args)
 
 
+def _counted(count: int, settings: Settings) -> list[str]:
+    """How much work a batch is, and how long the batches take together."""
+    return ["--count", str(settings.scaled(count)), "--seconds", str(settings.duration_s)]
+
+
 def _spawn_case(options: Options, parent_mib: int) -> Case:
     def measure(rival: str, settings: Settings) -> Sample:
-        args = ["--count", str(settings.scaled(SPAWNS)), "--parent-mib", str(parent_mib)]
+        args = [*_counted(SPAWNS, settings), "--parent-mib", str(parent_mib)]
         if rival == FLOOR:
             return measure_program([native("floor"), "spawn", *args], settings)
         return measure_program(_argv(rival, args), settings)
@@ -54,7 +60,7 @@ def _spawn_case(options: Options, parent_mib: int) -> Case:
 
 def _resolve_case(options: Options, host: str) -> Case:
     def measure(rival: str, settings: Settings) -> Sample:
-        args = ["--count", str(settings.scaled(LOOKUPS)), "--host", host]
+        args = [*_counted(LOOKUPS, settings), "--host", host]
         if rival == FLOOR:
             return measure_program([native("floor"), "resolve", *args], settings)
         return measure_program(_argv(rival, args), settings)

@@ -49,7 +49,7 @@ CALLS = (
         EMPTY,
         400_000,
         "0.5 us",
-        repeats=False,
+        reopens=True,
         cannot=(("aiofile", "aiofile has no buffer"),),
     ),
     FileCall("line-append", "append a line of 80 characters, line-buffered, kept open", EMPTY, 20_000, "open() + 4 us"),

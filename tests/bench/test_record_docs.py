@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,16 @@ def test_old_figures_are_marked_and_only_a_release_refuses_them(tree: Path, monk
     assert "-->0.90‡<!--" in text
     assert "‡ Older than the code" in (tree / "README.md").read_text(encoding="utf-8")
     assert docs.differing(tree, record) == []
+
+
+def test_the_age_of_the_figures_is_said(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = make_record()
+    record["suites"]["tcp"]["date"] = (datetime.now(UTC) - timedelta(days=3, hours=1)).isoformat()
+    monkeypatch.setattr(source, "digest", lambda root, pattern: "changed")
+    said = docs.age(record)
+    assert said.startswith("figures: 1 suites recorded, 1 of them older than the code they measure; not recorded: ")
+    assert said.endswith("; the oldest of 3 days ago")
+    assert docs.age(None) == "figures: no run of record yet"
 
 
 def test_a_release_refuses_missing_suites_and_unclean_ones(tree: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise, permutations
 
 import pytest
 
+from bench import runner
 from bench.model import Case, Result, RivalFailedError, RivalMissingError, Row, Sample, Settings
 from bench.runner import count_measurements, run_cases
 
@@ -28,7 +31,16 @@ def test_rounds_are_interleaved() -> None:
         return Sample({"server_cpu_ns": 1.0})
 
     run_cases([make_case(measure, "a", "b", "c")], Settings(rounds=2), nobody, lambda result: None)
-    assert order == ["a", "b", "c", "b", "c", "a"]
+    assert order == [*"acb", *"cab"]
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+def test_each_follows_each_other_one_equally_often(count: int) -> None:
+    rounds = [runner.order(count, number) for number in range(count * (1 + count % 2))]
+    assert all(sorted(one) == list(range(count)) for one in rounds)
+    pairs = Counter(pair for one in rounds for pair in pairwise(one))
+    assert set(pairs) == set(permutations(range(count), 2))
+    assert len(set(pairs.values())) <= 1
 
 
 def test_a_rival_that_is_measured_again_has_a_row_of_its_own() -> None:
@@ -43,7 +55,8 @@ def test_a_rival_that_is_measured_again_has_a_row_of_its_own() -> None:
     cases = [make_case(measure, "a", "b"), make_case(measure, "b", "c")]
     results, _ = run_cases(cases, settings, nobody, lambda result: None)
     assert [[row.rival for row in result.rows] for result in results] == [["a", "b", "a (again)"], ["b", "c"]]
-    assert order == [*"aba", *"baa", *"aab", *"bccbbc"]
+    names = "aba"
+    assert order == [*(names[index] for number in range(3) for index in runner.order(3, number)), *"bccbbc"]
     assert count_measurements(cases, settings) == len(order)
 
 

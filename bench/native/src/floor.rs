@@ -9,6 +9,7 @@ pub mod inbox;
 pub mod listen;
 #[cfg(feature = "openssl")]
 pub mod openssl_peer;
+pub mod repeat;
 pub mod rustls_peer;
 pub mod spawn;
 pub mod stream;

@@ -74,6 +74,9 @@ enum Work {
     Spawn {
         #[arg(long, default_value_t = 100)]
         count: u32,
+        /// The batches are repeated for at least this many seconds.
+        #[arg(long, default_value_t = 0.0)]
+        seconds: f64,
         #[arg(long, default_value_t = 0)]
         parent_mib: usize,
     },
@@ -86,6 +89,9 @@ enum Work {
     Resolve {
         #[arg(long, default_value_t = 1000)]
         count: u32,
+        /// The batches are repeated for at least this many seconds.
+        #[arg(long, default_value_t = 0.0)]
+        seconds: f64,
         #[arg(long)]
         host: String,
     },
@@ -93,6 +99,9 @@ enum Work {
     Files {
         #[arg(long, default_value_t = 1000)]
         rounds: u32,
+        /// The batches are repeated for at least this many seconds.
+        #[arg(long, default_value_t = 0.0)]
+        seconds: f64,
         paths: Vec<PathBuf>,
     },
 }
@@ -132,10 +141,16 @@ fn run(work: &Work) -> io::Result<()> {
                 duration: Duration::from_secs_f64(duration),
             })
         }
-        Work::Spawn { count, parent_mib } => hand_over(&spawn::measure(*count, *parent_mib)?),
+        Work::Spawn { count, seconds, parent_mib } => {
+            hand_over(&spawn::measure(*count, Duration::from_secs_f64(*seconds), *parent_mib)?)
+        }
         Work::Timers { count } => hand_over(&timers::measure(*count)),
-        Work::Resolve { count, host } => hand_over(&spawn::resolve(host, *count)?),
-        Work::Files { rounds, paths } => hand_over(&files::measure(paths, *rounds)?),
+        Work::Resolve { count, seconds, host } => {
+            hand_over(&spawn::resolve(host, *count, Duration::from_secs_f64(*seconds))?)
+        }
+        Work::Files { rounds, seconds, paths } => {
+            hand_over(&files::measure(paths, *rounds, Duration::from_secs_f64(*seconds))?)
+        }
     }
 }
 

@@ -3,32 +3,22 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::clock::{now_ns, own_cpu_ns};
+use crate::floor::repeat::repeat;
 
-/// Reads every path `rounds` times into one buffer.
-pub fn measure(paths: &[PathBuf], rounds: u32) -> io::Result<Value> {
+/// Reads every path into one buffer, in batches of `rounds`, for at least `least`.
+pub fn measure(paths: &[PathBuf], rounds: u32, least: Duration) -> io::Result<Value> {
     let mut buffer = vec![0_u8; 1 << 20];
-    let mut bytes = 0_u64;
-    let (begin, cpu) = (now_ns(), own_cpu_ns());
-    for _ in 0..rounds {
-        for path in paths {
-            let mut file = File::open(path)?;
-            loop {
-                let count = file.read(&mut buffer)?;
-                bytes += count as u64;
-                if count < buffer.len() {
-                    break;
-                }
+    repeat(least, || {
+        for _ in 0..rounds {
+            for path in paths {
+                let mut file = File::open(path)?;
+                while file.read(&mut buffer)? == buffer.len() {}
             }
         }
-    }
-    let ops = f64::from(rounds) * paths.len() as f64;
-    Ok(json!({
-        "ns_per_op": (now_ns() - begin) as f64 / ops,
-        "cpu_ns_per_op": (own_cpu_ns() - cpu) as f64 / ops,
-        "ops": ops, "bytes": bytes,
-    }))
+        Ok(u64::from(rounds) * paths.len() as u64)
+    })
 }
