@@ -131,6 +131,28 @@ def test_names_that_modules_hold_already_are_mended(tmp_path: Path) -> None:
     assert "Import early after patch_all()" in lines[5]
 
 
+def test_what_a_module_has_asked_for_stays_there(tmp_path: Path) -> None:
+    (tmp_path / "early.py").write_text("from time import sleep\n")
+    out = patched(
+        """
+        print(sleep is monkey.get_original("time", "sleep"))
+        print(allocate_lock is monkey.get_original("_thread", "allocate_lock"))
+        print(early.sleep is sys.modules["time"].sleep)
+        print(socket is sys.modules["socket"].socket)
+        """,
+        f"""
+        import sys
+        from oneloop.green import monkey
+        sys.path.insert(0, {str(tmp_path)!r})
+        import early
+        from socket import socket
+        sleep = monkey.get_original("time", "sleep")
+        allocate_lock, _ = monkey.get_original("_thread", ["allocate_lock", "start_new_thread"])
+        """,
+    )
+    assert out.split() == ["True", "True", "True", "True"]
+
+
 def test_locks_that_exist_already_are_green_afterwards() -> None:
     out = patched(
         """

@@ -37,12 +37,16 @@ def rebind_holders(module_name: str) -> None:
     """Update the names that modules have imported from a module before (`from ssl import SSLContext`).
 
     Outside of the standard library, another name (`native_sleep = time.sleep`) stays: it often keeps the original.
+    So do all names of a module for what it has asked `get_original` for.
     """
     module = sys.modules[module_name]
     replaced: dict[int, tuple[set[str], Any]] = {}
+    # Originals and the names of the modules that keep them.
+    kept: set[tuple[int, str]] = set()
     for name, original in state.saved.get(module_name, {}).items():
         if isinstance(original, type) or callable(original):
             replaced.setdefault(id(original), (set(), getattr(module, name)))[0].add(_plain(name))
+            kept |= {(id(original), asker) for asker in state.kept.get((module_name, name), ())}
     holders = [holder for holder in _modules() if holder.__dict__ is not module.__dict__]
     stock = [holder for holder in holders if _is_stock(holder)]
     # An object can have several public names: threading's Lock is _thread's allocate_lock.
@@ -54,7 +58,9 @@ def rebind_holders(module_name: str) -> None:
         names = holder.__dict__
         for name, value in list(names.items()):
             known, item = replaced.get(id(value), (set(), value))
-            if item is not value and (holder in stock or _plain(name) in known):
+            if item is value or (id(value), holder.__name__) in kept:
+                continue
+            if holder in stock or _plain(name) in known:
                 names[name] = item
 
 

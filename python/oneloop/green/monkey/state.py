@@ -20,6 +20,9 @@ saved: dict[str, dict[str, Any]] = {}
 replaced: dict[str, dict[str, Any]] = {}
 """Module name -> name -> replacement."""
 
+kept: dict[tuple[str, str], set[str]] = {}
+"""Module name, name -> the modules that have asked for its original, and whose names for it stay."""
+
 _MISSING: Any = object()
 
 
@@ -45,10 +48,15 @@ def is_object_patched(mod_name: str, item_name: str) -> bool:
 def get_original(mod_name: str, item_name: str | list[str] | tuple[str, ...]) -> Any:
     """The original value of a name of a module; for a list of names, a list.
 
+    Patching that comes later leaves it to the module that calls this.
+
     Raises:
         ImportError: there is no such module.
         AttributeError: the module has no such name.
     """
+    caller = str(sys._getframe(1).f_globals.get("__name__"))
+    for name in [item_name] if isinstance(item_name, str) else item_name:
+        kept.setdefault((mod_name, name), set()).add(caller)
     if isinstance(item_name, str):
         return _original(mod_name, item_name)
     return [_original(mod_name, name) for name in item_name]
