@@ -29,6 +29,12 @@ def test_text_that_is_not_there_once_is_an_error(tmp_path: Path) -> None:
         Mutant("name", "other", "old", "new", ("tests",), "reason").applied(tmp_path)
 
 
+def test_what_would_be_no_python_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text("try:\n    work()\nfinally:\n    end()\n")
+    with pytest.raises(RecordError, match=r"file\.py would be no Python: .*line 2"):
+        Mutant("name", "file.py", "    work()\n", "", ("tests",), "reason").applied(tmp_path)
+
+
 @pytest.mark.parametrize(
     "record",
     ["name = 'x'", "name='x'\nfile='f'\nold=''\nnew=''\ntests=['t']\nreason='r'"],

@@ -13,6 +13,7 @@ Whether tests fail is the runner's to find out.
 
 from __future__ import annotations
 
+import ast
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ class Mutant:
         """The file's text with the mistake in it.
 
         Raises:
-            RecordError: unless `old` is there exactly once.
+            RecordError: unless `old` is there exactly once, or if what comes of it is no Python. Every test would fail.
         """
         path = root / self.file
         if not path.exists():
@@ -54,7 +55,13 @@ class Mutant:
         text = path.read_text()
         if (count := text.count(self.old)) != 1:
             raise RecordError(f"{self.name}: {self.file} has the text to be changed {count} times, not once")
-        return text.replace(self.old, self.new)
+        mistaken = text.replace(self.old, self.new)
+        if path.suffix == ".py":
+            try:
+                ast.parse(mistaken)
+            except SyntaxError as error:
+                raise RecordError(f"{self.name}: {self.file} would be no Python: {error}") from error
+        return mistaken
 
 
 def load(folder: Path = RECORDS) -> list[Mutant]:
