@@ -17,12 +17,28 @@ fn both<T>(capacity: u32) -> io::Result<[Polled<T>; 2]> {
     Ok([Polled::ring(capacity)?, Polled::aio(capacity)?])
 }
 
+/// Waits again after EINTR: the kernel interrupts a thread for its own work when a ring that the thread has closed ends
+/// (`io_ring_exit_work`).
+fn wait(
+    waiter: &Waiter,
+    min: usize,
+    timeout_ns: Option<u64>,
+    events: &mut Events,
+) -> io::Result<()> {
+    loop {
+        match waiter.wait(min, min, timeout_ns, events) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
 /// Waits for exactly `count` completions.
 fn completions<T>(context: &mut Polled<T>, count: usize) -> io::Result<Vec<Completion<T>>> {
     let (waiter, mut events, mut all) = (context.waiter(), Events::default(), Vec::new());
     while all.len() < count {
         let wanted = count - all.len();
-        waiter.wait(wanted, wanted, None, &mut events)?;
+        wait(&waiter, wanted, None, &mut events)?;
         all.extend(context.collect(&mut events, wanted)?);
     }
     Ok(all)
@@ -30,7 +46,7 @@ fn completions<T>(context: &mut Polled<T>, count: usize) -> io::Result<Vec<Compl
 
 fn is_idle<T>(context: &mut Polled<T>, timeout_ns: u64) -> io::Result<bool> {
     let mut events = Events::default();
-    context.waiter().wait(1, 1, Some(timeout_ns), &mut events)?;
+    wait(&context.waiter(), 1, Some(timeout_ns), &mut events)?;
     Ok(context.collect(&mut events, 1)?.is_empty())
 }
 
