@@ -101,15 +101,7 @@ class SendfileMixin:
         try:
             while end is None or offset < end:
                 want = block if end is None else min(end - offset, block)
-                try:
-                    sent = os.sendfile(sock.fileno(), source, offset, want)
-                except (BlockingIOError, InterruptedError):
-                    await wait()
-                    continue
-                except OSError as exc:
-                    if offset == start and not isinstance(exc, ConnectionError):
-                        raise asyncio.SendfileNotAvailableError("os.sendfile call failed") from exc
-                    raise
+                sent = await _send_block(sock, source, offset, want, wait, offset == start)
                 if sent == 0:
                     break  # end of file
                 offset += sent
@@ -252,6 +244,7 @@ async def _send_ours(
 async def _send_block(
     sock: socket.socket, number: int, at: int, size: int, wait: Callable[[], Awaitable[object]], is_first: bool
 ) -> int:
+    """Send some bytes of the file `number`, and return how many; 0 at its end. The first error allows a fallback."""
     while True:
         try:
             return os.sendfile(sock.fileno(), number, at, size)
