@@ -103,23 +103,23 @@ def _reset_wakeup_fd(own: Container[int], found: FoundFd | None = None) -> None:
 
 def _told_of_signals(besides: Any) -> Any:
     """Return the loop with signal handlers whose descriptor should be the process's; None if there is none."""
-    others = _others_with_handlers(besides)
-    running = [other for other in others if other.is_running()]
+    loops = _loops_with_handlers(besides)
+    running = [loop for loop in loops if loop.is_running()]
     if running:
         return max(running, key=lambda loop: loop._run_number)
-    return others[0] if others else None
+    return loops[0] if loops else None
 
 
-def _others_with_handlers(loop: Any) -> list[Any]:
-    """Return the other loops that have signal handlers, the last one first."""
-    others = [other() for other in reversed(_with_handlers)]
-    return [other for other in others if other is not None and other is not loop]
+def _loops_with_handlers(besides: Any = None) -> list[Any]:
+    """Return the loops that have signal handlers, the last one first; without `besides`, which asks for the others."""
+    loops = [loop() for loop in reversed(_with_handlers)]
+    return [loop for loop in loops if loop is not None and loop is not besides]
 
 
 def _forget_handlers(loop: Any) -> None:
     """The loop has no signal handlers any more. What it had found is restored by the loop that has found it."""
     above = None
-    for other in _others_with_handlers(None):
+    for other in _loops_with_handlers():
         if other is loop:
             break
         above = other
@@ -196,7 +196,7 @@ class SignalMixin:
         """Take the wakeup descriptor over from another loop, with what that one was told of and has not read."""
         current = _swap_wakeup_fd(self._csock.fileno())
         if current in _wakeup_fds:
-            for other in _others_with_handlers(self):
+            for other in _loops_with_handlers(self):
                 other._read_signals()
         elif current != -1:
             # The program has set it since.
@@ -223,7 +223,7 @@ class SignalMixin:
         handle = self._signal_handlers.get(sig)
         if handle is None:
             # Another loop's: this one runs in a callback of that one, or between its runs.
-            for other in _others_with_handlers(self):
+            for other in _loops_with_handlers(self):
                 if sig in other._signal_handlers:
                     other._handle_signal(sig)
                     return
@@ -258,7 +258,7 @@ class SignalMixin:
             self._note_wakeup_fd(-1)
         except (ValueError, OSError) as exc:
             raise RuntimeError(str(exc)) from exc
-        if self not in _others_with_handlers(None):
+        if self not in _loops_with_handlers():
             # Its first handler, or the first one in the child of a fork.
             self._found_wakeup_fd = None if found == -1 or found in _wakeup_fds else FoundFd(found)
             _with_handlers.append(weakref.ref(self))
@@ -277,6 +277,15 @@ class SignalMixin:
             # That one runs, and this one does not yet.
             told._be_told_of_signals()
 
+    def _swap_signal_handle(self: Any, sig: int, handle: asyncio.Handle) -> None:
+        """Let a signal that has a handler call another one from now on. For `oneloop.green.facade_signals`."""
+        self._signal_handlers[sig] = handle
+
+    def _signal_handle(self: Any, sig: int) -> asyncio.Handle | None:
+        """Return what a signal calls. For `oneloop.green.facade_signals`."""
+        handle: asyncio.Handle | None = self._signal_handlers.get(sig)
+        return handle
+
     def remove_signal_handler(self: Any, sig: int) -> bool:
         """Remove the signal's handler, and restore the default action (SIGINT: KeyboardInterrupt).
 
@@ -293,7 +302,7 @@ class SignalMixin:
         if self._signal_handlers.pop(sig, None) is None:
             return False
         try:
-            if not any(sig in other._signal_handlers for other in _others_with_handlers(self)):
+            if not any(sig in other._signal_handlers for other in _loops_with_handlers(self)):
                 _set_handler(sig, signal.default_int_handler if sig == signal.SIGINT else signal.SIG_DFL)
         except OSError as exc:
             if exc.errno == errno.EINVAL:
@@ -308,7 +317,7 @@ class SignalMixin:
         _forget_handlers(self)
         found, self._found_wakeup_fd = self._found_wakeup_fd, None
         _reset_wakeup_fd((self._csock.fileno(),), found)
-        if _others_with_handlers(self):
+        if _loops_with_handlers(self):
             # What has come last may be theirs. Otherwise it is left for a handler that this loop may get.
             self._read_signals()
         if self.is_running():

@@ -26,9 +26,9 @@ def take(hub_loop: Any, sig: int, callback: Callable[[int], object]) -> tuple[An
         ValueError: the signal does not exist.
         RuntimeError: the signal cannot be caught, or the caller is not the main thread.
     """
-    found: asyncio.Handle | None = hub_loop._signal_handlers.get(sig)
+    found: asyncio.Handle | None = hub_loop._signal_handle(sig)
     hub_loop.add_signal_handler(sig, callback, sig)
-    own: asyncio.Handle = hub_loop._signal_handlers[sig]
+    own: asyncio.Handle = hub_loop._signal_handle(sig)
     stack = _stacks.setdefault(hub_loop, {}).setdefault(sig, [])
     if found is None:
         # The program has removed what was left.
@@ -46,9 +46,9 @@ def give(sig: int, hub_loop: Any, own: asyncio.Handle) -> None:
     stack = _stacks.get(hub_loop, {}).get(sig, [])
     if own in stack:
         stack.remove(own)
-    if hub_loop._signal_handlers.get(sig) is not own:
+    if hub_loop._signal_handle(sig) is not own:
         return
     if stack:
-        hub_loop._signal_handlers[sig] = stack[-1]
+        hub_loop._swap_signal_handle(sig, stack[-1])
     else:
         hub_loop.remove_signal_handler(sig)
