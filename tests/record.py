@@ -16,6 +16,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypedDict
 
 from release.build import VERSIONS
 
@@ -25,8 +26,16 @@ ENVIRONMENT = {"ONELOOP_TEST_ENGINES": "ring,aio,threads", "ONELOOP_STRICT": "1"
 """All file engines; an entry of exceptions.toml that holds no more is an error; all cases of Autobahn."""
 
 Step = tuple[str, list[str]]
-Entry = dict[str, object]
-"""Of one step: date, commit, status, sums, time_s."""
+
+
+class Entry(TypedDict):
+    """What the record says of a step: when it began, what it ran on, its exit status, its last line of sums."""
+
+    date: str
+    commit: str
+    status: int
+    sums: str
+    time_s: int
 
 
 def steps() -> list[Step]:
@@ -95,14 +104,14 @@ def age() -> str:
     known = {name: recorded[name] for name in names if name in recorded}
     if not known:
         return "make test-all: no record yet"
-    oldest = min(known.values(), key=lambda entry: str(entry["date"]))
-    days = (datetime.now(UTC) - datetime.fromisoformat(str(oldest["date"]))).days
+    oldest = min(known.values(), key=lambda entry: entry["date"])
+    days = (datetime.now(UTC) - datetime.fromisoformat(oldest["date"])).days
     failed = [name for name, entry in known.items() if entry["status"]]
     missing = [name for name in names if name not in known]
     said = [f"make test-all: {len(known) - len(failed)} of {len(names)} steps passed"]
     said += [f"failed: {', '.join(failed)}"] * bool(failed)
     said += [f"not run: {', '.join(missing)}"] * bool(missing)
-    return "; ".join(said) + f"; the oldest at {str(oldest['commit'])[:12]}, {days} days ago"
+    return "; ".join(said) + f"; the oldest at {oldest['commit'][:12]}, {days} days ago"
 
 
 def main(arguments: list[str] | None = None) -> int:
