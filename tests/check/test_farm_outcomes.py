@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -105,7 +108,18 @@ async def test_a_port_without_tls(farm: Farm) -> None:
     assert await outcomes(urls) == {urls[0]: "tls"}
 
 
-async def test_times_of_the_phases(farm: Farm) -> None:
+@pytest.mark.parametrize("late_s", [0, 0.03], ids=["at once", "late"])
+async def test_times_of_the_phases(late_s: float, farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    create_connection = type(loop).create_connection
+
+    async def held_up(*args: Any, **options: Any) -> Any:
+        made = await create_connection(*args, **options)
+        # The request is on its way, and its answer may come while the opening has not gone on.
+        time.sleep(late_s)
+        return made
+
+    monkeypatch.setattr(type(loop), "create_connection", held_up)
     (first,) = await checked([farm.url("/latency/50", "tls", "h1.farm.test")], dns_servers=(farm.dns,))
     assert first.dns_s is not None
     assert first.connect_s is not None

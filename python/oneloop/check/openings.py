@@ -127,8 +127,9 @@ class Opener:
             transport, _ = await self._loop.create_connection(connected, sock=sock, **secured)
         else:
             transport = await self._connect_by_proxy(way, connected, secured)
-        if is_tls:
-            phases.tls_s = time.monotonic() - began
+        if is_tls and connection.opened_s is not None:
+            # Not the time by now: the request was sent in the same step, and its server's answer may be here.
+            phases.tls_s = connection.opened_s - began
             self.opened[connection] = Times(phases.dns_s, phases.connect_s, phases.tls_s)
             end = _certificate_end(transport)
             if end is not None:

@@ -20,6 +20,7 @@ use crate::event_loop::LoopCore;
 use crate::ffi::values::Value;
 use crate::ffi::{Link, LoopCell, Object, bytes};
 use crate::transport::{StreamTransport, Under};
+use oneloop_engine::sys::clock::monotonic_ns;
 use oneloop_http1::BodyReader;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -137,6 +138,8 @@ pub struct State {
     /// Exchanges that it has carried, the present ones included.
     pub exchanges: u64,
     pub standing: Standing,
+    /// When it got its transport; 0: not yet. Not the loop's clock, which was read before the TLS handshake ended.
+    pub opened_ns: u64,
 }
 
 impl State {
@@ -179,6 +182,7 @@ impl ClientConnection {
             idle_since_ns: 0,
             exchanges: 0,
             standing: Standing::Unopened,
+            opened_ns: 0,
         };
         Self {
             terms,
@@ -328,6 +332,7 @@ impl ClientConnection {
         let is_http2 = slf.get().terms.protocol.is_http2_over(py, &under)?;
         let old = slf.get().state.with(py, |s| {
             s.standing = Standing::Counted;
+            s.opened_ns = monotonic_ns();
             s.under.replace(under)
         });
         drop(old);
@@ -342,6 +347,13 @@ impl ClientConnection {
     #[getter]
     fn was_open(&self, py: Python<'_>) -> bool {
         self.state.with(py, |s| s.standing != Standing::Unopened)
+    }
+
+    /// When it got its transport (with TLS: after the handshake), as `time.monotonic()`; None: not yet.
+    #[getter]
+    fn opened_s(&self, py: Python<'_>) -> Value<Option<f64>> {
+        let opened_ns = self.state.with(py, |s| s.opened_ns);
+        Value((opened_ns != 0).then(|| opened_ns as f64 / 1e9))
     }
 
     /// Whether it speaks HTTP/2.
