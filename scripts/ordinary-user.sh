@@ -51,7 +51,8 @@ unshare --mount --propagation private bash -c '
     mount --bind "$HOME" "$HOME"
     mount -o remount,bind,ro "$HOME"
     no_ipv6="sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1"
-    # An address beside the loopback: without any, getaddrinfo(AI_ADDRCONFIG) finds not even localhost.
-    up="ip link set lo up; ip addr add 192.0.2.1/32 dev lo"
+    # An address beside the loopback: without any, getaddrinfo(AI_ADDRCONFIG) finds not even localhost. Tests take
+    # 192.0.2.1 for an address that no machine has.
+    up="ip link set lo up; ip addr add 198.51.100.7/32 dev lo"
     exec unshare --net sh -c "$no_ipv6; $up; exec \"\$@\"" sh "${as_nobody[@]}" "$2" </dev/null
 ' ordinary-user "$@"

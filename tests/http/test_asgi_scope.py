@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tests.http.site import GET, Echo, Receive, Scope, Send, Wire, reply, serving
+from tests.ipv6 import NEEDS_IPV6
 
 REQUESTS = {
     "plain": GET,
@@ -141,7 +141,7 @@ async def test_a_unix_socket(tmp_path: Path) -> None:
     assert echo.heard[0].scope["server"] == (path, None)
 
 
-@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+@NEEDS_IPV6
 async def test_ipv6() -> None:
     echo = Echo()
     loop = asyncio.get_running_loop()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.http.service import APPS, Service, read_all
+from tests.ipv6 import NEEDS_IPV6
 
 
 def test_it_serves_and_ends_with_status_0(tmp_path: Path) -> None:
@@ -213,9 +214,8 @@ def test_log_levels(tmp_path: Path) -> None:
     assert "the database is away" in service.log.text
 
 
+@NEEDS_IPV6
 def test_ipv6(tmp_path: Path) -> None:
-    if not socket.has_ipv6:
-        pytest.skip("no IPv6 here")
     with Service(tmp_path, "--host", "::1") as service:
         assert service.shown.startswith("http://[::1]:")
         with socket.create_connection(("::1", service.port), 10) as sock:
