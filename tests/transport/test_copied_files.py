@@ -270,19 +270,34 @@ async def test_the_program_resumes_and_pauses_reading_meanwhile(
         await connection.check(LONG)
 
 
+class HalfHeld(io.BytesIO):
+    """LONG, whose second half can be read when `go` is set."""
+
+    go: threading.Event
+
+    def readinto(self, buffer: Any) -> int:
+        if self.tell() >= len(LONG) // 2:
+            assert self.go.wait(60)
+        return super().readinto(buffer)
+
+
 @pytest.mark.parametrize("first", [0, 1], ids=["the first ends first", "the second ends first"])
 async def test_two_files_at_once(loop: asyncio.AbstractEventLoop, first: int) -> None:
     """Over TLS, because a plain transport refuses writes while it sends a file."""
+    long = HalfHeld(LONG)
+    long.go = threading.Event()
+    files = [io.BytesIO(LONG[: len(LONG) // 2]), long]
     async with connected(True) as connection:
         sending = [
-            loop.create_task(loop.sendfile(connection.transport, io.BytesIO(LONG), 0, count))
-            for count in ((len(LONG) // 2, len(LONG)) if first == 0 else (len(LONG), len(LONG) // 2))
+            loop.create_task(loop.sendfile(connection.transport, file))
+            for file in (files if first == 0 else reversed(files))
         ]
         await connection.held(sending[0])
         connection.peer.transport.resume_reading()
         assert await sending[first] == len(LONG) // 2
         assert not sending[1 - first].done()
         assert connection.transport.get_protocol() is not connection.protocol
+        long.go.set()
         assert await sending[1 - first] == len(LONG)
         assert connection.transport.is_reading()
         assert connection.transport.get_protocol() is connection.protocol

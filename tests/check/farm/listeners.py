@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,15 +13,28 @@ from pathlib import Path
 from tests.check.farm.connection import HEAD_LIMIT_BYTES, Serving
 
 BACKLOG = 4096
+PORTS_TRIED = 20
 TLS = ("tls", "self_signed", "expired", "wrong_name", "unknown_authority")
 """Each is a listener, and the name of its certificate's file."""
 
 
 def bound(hosts: Sequence[str]) -> list[socket.socket]:
     """A socket for each of these addresses, all with the same port."""
-    first = bound_to(hosts[0], 0)
-    port = int(first.getsockname()[1])
-    return [first, *(bound_to(host, port) for host in hosts[1:])]
+    socks: list[socket.socket] = []
+    for _ in range(PORTS_TRIED):
+        try:
+            for host in hosts:
+                socks.append(bound_to(host, port_of(socks[0]) if socks else 0))
+        except OSError as error:
+            # The kernel chooses a port that is free on the first address; another program may have it on the others.
+            for sock in socks:
+                sock.close()
+            socks.clear()
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return socks
+    raise OSError(errno.EADDRINUSE, f"no port in {PORTS_TRIED} is free on all of {', '.join(hosts)}")
 
 
 def bound_to(host: str, port: int) -> socket.socket:
