@@ -133,10 +133,14 @@ def test_names_that_modules_hold_already_are_mended(tmp_path: Path) -> None:
 
 def test_what_a_module_has_asked_for_stays_there(tmp_path: Path) -> None:
     (tmp_path / "early.py").write_text("from time import sleep\n")
+    (tmp_path / "asker.py").write_text(
+        "from oneloop.green import monkey\nsleep = monkey.get_original('time', 'sleep')\n"
+    )
     out = patched(
         """
-        print(sleep is monkey.get_original("time", "sleep"))
+        print(sleep is asker.sleep is monkey.get_original("time", "sleep"))
         print(allocate_lock is monkey.get_original("_thread", "allocate_lock"))
+        print(start_new_thread is monkey.get_original("_thread", "start_new_thread"))
         print(early.sleep is sys.modules["time"].sleep)
         print(socket is sys.modules["socket"].socket)
         """,
@@ -144,13 +148,29 @@ def test_what_a_module_has_asked_for_stays_there(tmp_path: Path) -> None:
         import sys
         from oneloop.green import monkey
         sys.path.insert(0, {str(tmp_path)!r})
-        import early
+        import asker, early
         from socket import socket
         sleep = monkey.get_original("time", "sleep")
-        allocate_lock, _ = monkey.get_original("_thread", ["allocate_lock", "start_new_thread"])
+        allocate_lock, start_new_thread = monkey.get_original("_thread", ["allocate_lock", "start_new_thread"])
         """,
     )
-    assert out.split() == ["True", "True", "True", "True"]
+    assert out.split() == ["True"] * 5
+
+
+def test_what_a_module_has_asked_for_by_another_name_stays_there() -> None:
+    """The same objects are names of `_thread` and `_queue`, which are patched too."""
+    out = patched(
+        """
+        print([globals()[name] is value for name, value in asked.items()])
+        """,
+        """
+        from oneloop.green import monkey
+        Lock, get_ident = monkey.get_original("threading", ["Lock", "get_ident"])
+        SimpleQueue = monkey.get_original("queue", "SimpleQueue")
+        asked = {name: globals()[name] for name in ("Lock", "get_ident", "SimpleQueue")}
+        """,
+    )
+    assert out.strip() == "[True, True, True]"
 
 
 def test_locks_that_exist_already_are_green_afterwards() -> None:
@@ -224,9 +244,29 @@ def test_a_module_of_the_programs_own_can_be_patched() -> None:
         except AttributeError as error: print(error)
         source.__implements__ = ["name"]
         import sys; sys.modules["target"] = target
+        # Equal, and nobody has imported it from there.
+        name = 1
         print(monkey.patch_module(target, source), target.name, monkey.get_original("target", "name"))
+        print(name)
+        again = types.ModuleType("again")
+        again.name, again.other = 4, 3
+        target.other = 3
+        print(monkey.patch_module(target, again, ["name", "other"]), target.name, monkey.get_original("target", "name"))
+        print(monkey.is_object_patched("target", "name"), monkey.is_object_patched("target", "other"))
+        # The replacement calls the original by the module's other name for it.
+        target.__file__ = "target.py"
+        target.function = target._function = lambda: 1
+        again.function = lambda: target._function() + 1
+        print(monkey.patch_module(target, again, ["function"]), target.function())
     """)
-    assert out.splitlines() == ["source has no __implements__: pass the names in items", "True 2 1"]
+    assert out.splitlines() == [
+        "source has no __implements__: pass the names in items",
+        "True 2 1",
+        "1",
+        "True 4 1",
+        "True False",
+        "True 2",
+    ]
 
 
 COMMANDS = [["-m", "oneloop", "run", "--patch"], ["-m", "oneloop.green.monkey"]]

@@ -41,12 +41,9 @@ def rebind_holders(module_name: str) -> None:
     """
     module = sys.modules[module_name]
     replaced: dict[int, tuple[set[str], Any]] = {}
-    # Originals and the names of the modules that keep them.
-    kept: set[tuple[int, str]] = set()
     for name, original in state.saved.get(module_name, {}).items():
         if isinstance(original, type) or callable(original):
             replaced.setdefault(id(original), (set(), getattr(module, name)))[0].add(_plain(name))
-            kept |= {(id(original), asker) for asker in state.kept.get((module_name, name), ())}
     holders = [holder for holder in _modules() if holder.__dict__ is not module.__dict__]
     stock = [holder for holder in holders if _is_stock(holder)]
     # An object can have several public names: threading's Lock is _thread's allocate_lock.
@@ -58,7 +55,7 @@ def rebind_holders(module_name: str) -> None:
         names = holder.__dict__
         for name, value in list(names.items()):
             known, item = replaced.get(id(value), (set(), value))
-            if item is value or (id(value), holder.__name__) in kept:
+            if item is value or (id(value) in state.kept and holder.__name__ in state.kept[id(value)][1]):
                 continue
             if holder in stock or _plain(name) in known:
                 names[name] = item

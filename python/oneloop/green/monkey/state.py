@@ -20,8 +20,11 @@ saved: dict[str, dict[str, Any]] = {}
 replaced: dict[str, dict[str, Any]] = {}
 """Module name -> name -> replacement."""
 
-kept: dict[tuple[str, str], set[str]] = {}
-"""Module name, name -> the modules that have asked for its original, and whose names for it stay."""
+kept: dict[int, tuple[Any, set[str]]] = {}
+"""Identity of an original -> it, and the modules that have asked for it, and whose names for it stay.
+
+By identity, because an object has several names: threading's Lock is _thread's lock, which is patched before.
+"""
 
 _MISSING: Any = object()
 
@@ -55,11 +58,11 @@ def get_original(mod_name: str, item_name: str | list[str] | tuple[str, ...]) ->
         AttributeError: the module has no such name.
     """
     caller = str(sys._getframe(1).f_globals.get("__name__"))
-    for name in [item_name] if isinstance(item_name, str) else item_name:
-        kept.setdefault((mod_name, name), set()).add(caller)
-    if isinstance(item_name, str):
-        return _original(mod_name, item_name)
-    return [_original(mod_name, name) for name in item_name]
+    names = [item_name] if isinstance(item_name, str) else item_name
+    found = [_original(mod_name, name) for name in names]
+    for original in found:
+        kept.setdefault(id(original), (original, set()))[1].add(caller)
+    return found[0] if isinstance(item_name, str) else found
 
 
 def _original(mod_name: str, item_name: str) -> Any:
