@@ -30,7 +30,8 @@ def test_rounds_are_interleaved() -> None:
         order.append(rival)
         return Sample({"server_cpu_ns": 1.0})
 
-    run_cases([make_case(measure, "a", "b", "c")], Settings(rounds=2), nobody, lambda result: None)
+    results, _ = run_cases([make_case(measure, "a", "b", "c")], Settings(rounds=2), nobody, lambda result: None)
+    assert results[0].rounds_done == 2
     assert order == [*"acb", *"cab"]
 
 
@@ -74,6 +75,8 @@ def test_a_rival_that_dies_in_a_later_round_keeps_its_row_and_the_run_goes_on() 
     assert not interrupted
     assert (dead.status, dead.reason) == ("failed", "died: signal SIGSEGV")
     assert asked.count("a") == 2
+    # The second round has its place: rows are compared round by round.
+    assert [sample is None for sample in dead.samples] == [False, True]
     assert (alive.status, len(alive.samples)) == ("ok", 4)
 
 
@@ -112,5 +115,6 @@ def test_an_interrupt_keeps_what_is_finished(stops_at: int) -> None:
     results, interrupted = run_cases(cases, Settings(rounds=1), nobody, shown.append)
     assert interrupted
     assert results == shown
+    assert all(any(row.samples for row in result.rows) for result in results)
     samples = [sample for result in results for row in result.rows for sample in row.samples]
     assert len(samples) == stops_at - 1
