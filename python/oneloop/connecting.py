@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import socket
-import weakref
 from asyncio import base_events
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +30,6 @@ class ConnectingMixin:
     """`create_connection` of `oneloop.Loop`, and its hooks."""
 
     __slots__ = ()
-
-    def _init_connecting(self: Any) -> None:
-        # Created for the first socket that the loop itself connects.
-        self._connecting: weakref.WeakSet[socket.socket] | None = None
 
     async def create_connection(
         self: Any,
@@ -67,9 +62,6 @@ class ConnectingMixin:
         finally:
             # The arguments hold the exceptions of this attempt, whose tracebacks hold this frame: break the cycle.
             del args, kwargs
-        if self._connecting is None:
-            self._connecting = weakref.WeakSet()
-        self._connecting.add(sock)
         return sock
 
     async def _create_connection_transport(
@@ -88,14 +80,13 @@ class ConnectingMixin:
             raise
 
     def _closing_at_failure(self: Any, sock: socket.socket, make: Callable[..., Any]) -> Callable[..., Any]:
-        """Call `make`. If it raises, close a socket that the loop has made: nobody else can."""
+        """Call `make`. If it raises, close the socket, as CPython does from 3.14.8 on."""
 
         def made(*args: Any, **kwargs: Any) -> Any:
             try:
                 return make(*args, **kwargs)
             except BaseException:
-                if self._connecting is not None and sock in self._connecting:
-                    sock.close()
+                sock.close()
                 raise
 
         return made
@@ -143,10 +134,10 @@ class _Race:
         """Start an attempt each time the last one has failed or the delay is over. Return the first socket."""
         loop, waiting = self._loop, collections.deque(self._addresses or ())
         running: set[asyncio.Task[socket.socket]] = set()
-        sock = error = done = last = None
+        sock = error = failure = done = last = None
         starts_at = loop.time()
         try:
-            while sock is None and error is None and (waiting or running):
+            while sock is None and (waiting or running):
                 if waiting and (last is None or loop.time() >= starts_at):
                     last = loop.create_task(loop._connect_sock(exceptions, waiting.popleft(), local_addresses))
                     running.add(last)
@@ -159,13 +150,15 @@ class _Race:
                 running -= done
                 if last in done:
                     last = None
-                sock, error = _first(done)
+                # asyncio too goes on with the other addresses, whatever an attempt has raised.
+                sock, failure = _first(done)
+                error = failure if error is None else error
             if sock is None and error is not None:
                 raise error
             return sock
         finally:
             # The tracebacks have this frame.
-            done = last = error = exceptions = None  # type: ignore[assignment]
+            done = last = error = failure = exceptions = None  # type: ignore[assignment]
             try:
                 await _end(running)
             except BaseException:

@@ -8,7 +8,6 @@ This file combines them. Sockets, signals, Unix sockets and subprocesses are mix
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import os
 import socket
 import sys
@@ -83,7 +82,6 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         "_asyncgens",
         "_asyncgens_shutdown_called",
         "_clock_resolution",
-        "_connecting",
         "_coroutine_origin_tracking_enabled",
         "_coroutine_origin_tracking_saved_depth",
         "_csock",
@@ -97,6 +95,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         "_hub",
         "_internal_fds",
         "_listeners",
+        "_may_be_told",
         "_old_agen_hooks",
         "_pidfds",
         "_ready",
@@ -106,6 +105,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         "_shared",
         "_signal_handlers",
         "_ssock",
+        "_stands_in",
         "_task_factory",
         "_timer_cancelled_count",
         "_unix_server_sockets",
@@ -124,7 +124,6 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         self._init_signals()
         self._init_unix()
         self._init_sockets()
-        self._init_connecting()
         self._init_subprocesses()
         # Created on the first use of oneloop.files.
         self._files: _native.Files | None = None
@@ -412,9 +411,8 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
 
             def hand_over(conn: socket.socket, address: Any) -> None:
                 # The listener calls this in a copy of the server's context, which becomes the connection's.
-                own = contextvars.copy_context()
-                accepting = self._accept_tls(protocol_factory, conn, address, sslcontext, context=own, **keywords)
-                self.create_task(accepting, context=own)
+                # A task factory, or a `create_task` of a subclass, need not know `context`: the task copies this one.
+                self.create_task(self._accept_tls(protocol_factory, conn, address, sslcontext, **keywords))
 
         if context is None:  # before Python 3.15
             context = context_of(server)
@@ -461,6 +459,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         conn: socket.socket,
         address: Any,
         sslcontext: ssl.SSLContext,
+        server: Any,
         **keywords: Any,
     ) -> None:
         """Do the TLS handshake on one accepted connection.
@@ -470,6 +469,10 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         protocol = transport = None
         try:
             protocol = protocol_factory()
+            if isinstance(server, asyncio.Server) and not server.is_serving():
+                # It was closed in the tick in which it has accepted: no transport can belong to it.
+                conn.close()
+                return
             waiter = self.create_future()
             transport = self._make_ssl_transport(
                 conn,
@@ -478,6 +481,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
                 waiter=waiter,
                 server_side=True,
                 extra={"peername": address},
+                server=server,
                 **keywords,
             )
             try:

@@ -62,6 +62,9 @@ class SendfileMixin:
             TypeError: one of them is not an int.
             RuntimeError: the transport is closing, or `fallback` is False and needed.
         """
+        mode = getattr(transport, "_sendfile_compatible", None)
+        if mode is constants._SendfileMode.TRY_NATIVE and "b" not in getattr(file, "mode", "b"):
+            raise ValueError("file should be opened in binary mode")
         _check_part(offset, count)
         return int(await super().sendfile(transport, file, offset, count, fallback=fallback))  # type: ignore[misc]
 
@@ -273,13 +276,15 @@ async def _warm(file: File, at: int, size: int) -> None:
 async def _whole(reading: asyncio.Future[int]) -> int:
     """Await a read. If this is cancelled, wait until the thread has read: it moves the file's position."""
     try:
-        return await asyncio.shield(reading)
+        # Not shield(): newer versions (3.15) report an error that comes after it was cancelled.
+        await asyncio.wait([reading])
     except asyncio.CancelledError:
         await asyncio.wait([reading])
         if not reading.cancelled():
             # Nobody wants it.
             reading.exception()
         raise
+    return reading.result()
 
 
 async def _no_wait() -> None:

@@ -124,8 +124,10 @@ def _forget_handlers(loop: Any) -> None:
             break
         above = other
     _with_handlers[:] = [other for other in _with_handlers if other() is not None and other() is not loop]
-    if above is not None and above._found_wakeup_fd is None:
-        above._found_wakeup_fd = loop._found_wakeup_fd
+    if above is not None:
+        if above._found_wakeup_fd is None:
+            above._found_wakeup_fd = loop._found_wakeup_fd
+        loop._found_wakeup_fd = None
 
 
 if sys.version_info < (3, 12):
@@ -145,6 +147,10 @@ class SignalMixin:
         self._watches_signals = False
         self._found_wakeup_fd: FoundFd | None = None
         self._run_number = 0
+        # It is told of signals in the place of a loop that has handlers, until the end of this run.
+        self._stands_in = False
+        # Set before anything that `_leave_wakeup_fd` undoes, and cleared after it: an interrupt may come in between.
+        self._may_be_told = False
         if is_main_thread():
             # A run may have no descriptors left for them.
             self._make_wakeup_sockets()
@@ -179,13 +185,19 @@ class SignalMixin:
 
     def _begin_run(self: Any) -> None:
         """Called when the loop is about to run."""
-        self._run_number = next(_runs)
+        # A loop in another thread is told only if none runs in this one: nobody takes the descriptor back when it ends.
+        self._run_number = next(_runs) if is_main_thread() else 0
         self._prepare_for_signals()
         if self._signal_handlers and is_main_thread():
             self._be_told_of_signals()
 
     def _end_run(self: Any) -> None:
         """Called when the loop has run: another one, which it has run in, is told of signals again."""
+        if self._stands_in:
+            self._stands_in = False
+            _reset_wakeup_fd((self._csock.fileno(),))
+            self._read_signals()
+            return
         if not self._signal_handlers or not is_main_thread():
             return
         told = _told_of_signals(self)
@@ -203,7 +215,11 @@ class SignalMixin:
             _swap_wakeup_fd(current)
 
     def _keep_wakeup_fd(self: Any, fd: int) -> None:
-        """Called by the native core, which has found the program's wakeup descriptor."""
+        """Called by the native core, which has found the program's wakeup descriptor, or another loop's."""
+        if fd in _wakeup_fds and self._csock is not None and fd != self._csock.fileno():
+            # A signal must wake this loop. It passes on those that are the other's.
+            self._stands_in = True
+            return
         _swap_wakeup_fd(fd)
 
     def _read_signals(self: Any) -> None:
@@ -252,11 +268,13 @@ class SignalMixin:
             raise TypeError("coroutines cannot be used with add_signal_handler()")
         self._check_signal(sig)
         self._check_closed()
+        was_told, self._may_be_told = self._may_be_told, True
         try:
             # Raises ValueError outside the main thread, before anything has changed.
             found = _set_wakeup_fd(self._wakeup_socket().fileno(), warn_on_full_buffer=False)
             self._note_wakeup_fd(-1)
         except (ValueError, OSError) as exc:
+            self._may_be_told = was_told
             raise RuntimeError(str(exc)) from exc
         if self not in _loops_with_handlers():
             # Its first handler, or the first one in the child of a fork.
@@ -299,7 +317,7 @@ class SignalMixin:
             TypeError: `sig` is not an int.
         """
         self._check_signal(sig)
-        if self._signal_handlers.pop(sig, None) is None:
+        if sig not in self._signal_handlers:
             return False
         try:
             if not any(sig in other._signal_handlers for other in _loops_with_handlers(self)):
@@ -308,6 +326,8 @@ class SignalMixin:
             if exc.errno == errno.EINVAL:
                 raise RuntimeError(f"sig {sig} cannot be caught") from exc
             raise
+        # Only now: until then `close` would do it again.
+        self._signal_handlers.pop(sig, None)
         self._leave_wakeup_fd()
         return True
 
@@ -320,6 +340,7 @@ class SignalMixin:
         if _loops_with_handlers(self):
             # What has come last may be theirs. Otherwise it is left for a handler that this loop may get.
             self._read_signals()
+        self._may_be_told = False
         if self.is_running():
             self._prepare_for_signals()
 
@@ -338,6 +359,9 @@ class SignalMixin:
             else:
                 for sig in list(self._signal_handlers):
                     self.remove_signal_handler(sig)
+                if self._may_be_told:
+                    # An interrupt has come in the midst of a removal.
+                    self._leave_wakeup_fd()
         except BaseException:
             _forget_handlers(self)
             if sys.version_info >= (3, 13):

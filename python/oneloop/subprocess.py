@@ -82,6 +82,8 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
         # With PermissionError it has another user's rights.
         with contextlib.suppress(PermissionError, ProcessLookupError):
             if self._may_be_signalled() and _is_running(self._proc.pid):
+                if self._loop.get_debug():
+                    logger.warning("Close running child process: kill %r", self)
                 self._proc.kill()
 
     def send_signal(self: Any, signal: int) -> None:
@@ -232,10 +234,14 @@ def _wait_in_thread(loop: Any, pid: int, transport: Any, context: contextvars.Co
     # WNOWAIT does not reap the child, so the pid stays valid until the loop has read its status.
     with contextlib.suppress(ChildProcessError):  # other code has reaped it; `_returncode` logs that
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    if loop.is_closed():
-        logger.warning("Loop %r that handles pid %r is closed", loop, pid)
-    else:
+    try:
         loop.call_soon_threadsafe(_publish_exit, pid, transport, context=context)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+        # Nobody else would collect the status.
+        transport._proc.poll()
+        logger.warning("Loop %r that handles pid %r is closed", loop, pid)
 
 
 def _publish_exit(pid: int, transport: Any) -> None:

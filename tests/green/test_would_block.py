@@ -72,12 +72,13 @@ def full(tmp_path: Path) -> Iterator[FullQueue]:
     made.close()
 
 
-def test_a_coroutine_sends_to_a_full_queue(loop: asyncio.AbstractEventLoop, full: FullQueue) -> None:
+@pytest.mark.parametrize("blocks", [False, True])
+def test_a_coroutine_sends_to_a_full_queue(loop: asyncio.AbstractEventLoop, full: FullQueue, blocks: bool) -> None:
     """Its own socket is writable all the time, so that nothing is reported to it."""
 
     async def main() -> None:
         with stock.socket(stock.AF_UNIX, stock.SOCK_DGRAM) as mine:
-            mine.setblocking(False)
+            mine.setblocking(blocks)
             sending = asyncio.ensure_future(loop.sock_sendto(mine, b"mine", full.path))
             await settle()
             assert not sending.done()

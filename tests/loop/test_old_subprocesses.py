@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -121,3 +122,23 @@ def test_no_child_is_left_for_nobody(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
     with pytest.raises(ChildProcessError):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
+
+def test_no_child_is_left_without_pidfds(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends after its loop was closed: the thread that waits for it collects its status."""
+
+    def refuse(*_: object) -> int:
+        raise PermissionError("no pidfds")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    reader, writer = os.pipe()
+    before = set(threading.enumerate())
+    process = loop.run_until_complete(asyncio.create_subprocess_exec("cat", stdin=reader))
+    (waiting,) = set(threading.enumerate()) - before
+    loop.close()
+    os.close(reader)
+    os.close(writer)
+    waiting.join()
+    with pytest.raises(ChildProcessError):
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    process._transport.close()  # type: ignore[attr-defined]

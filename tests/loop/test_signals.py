@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import threading
@@ -63,6 +64,40 @@ def test_several_signals(loop: asyncio.AbstractEventLoop) -> None:
     assert sorted(seen) == [signal.SIGUSR1, signal.SIGUSR2]
     loop.remove_signal_handler(signal.SIGUSR1)
     loop.remove_signal_handler(signal.SIGUSR2)
+
+
+async def test_one_of_two_handlers_is_removed(loop: asyncio.AbstractEventLoop) -> None:
+    """In the same run, the other one is still called."""
+    heard = asyncio.Event()
+    loop.add_signal_handler(signal.SIGUSR1, print)
+    loop.add_signal_handler(signal.SIGUSR2, heard.set)
+    loop.remove_signal_handler(signal.SIGUSR1)
+    os.kill(os.getpid(), signal.SIGUSR2)
+    await heard.wait()
+    loop.remove_signal_handler(signal.SIGUSR2)
+
+
+class Action(ctypes.Structure):
+    """`struct sigaction` of glibc and musl."""
+
+    _fields_ = [
+        ("handler", ctypes.c_void_p),
+        ("mask", ctypes.c_ubyte * 128),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    ]
+
+
+SA_RESTART = 0x10000000
+
+
+def test_system_calls_of_c_libraries_are_not_interrupted(loop: asyncio.AbstractEventLoop) -> None:
+    """Python's own begin again after EINTR; others seldom do."""
+    action = Action()
+    loop.add_signal_handler(signal.SIGUSR1, print)
+    assert ctypes.CDLL(None).sigaction(signal.SIGUSR1, None, ctypes.byref(action)) == 0
+    assert action.flags & SA_RESTART
+    loop.remove_signal_handler(signal.SIGUSR1)
 
 
 def test_a_second_handler_replaces_the_first(loop: asyncio.AbstractEventLoop) -> None:

@@ -21,6 +21,7 @@ import pytest
 
 import oneloop
 from oneloop import signals
+from tests.loop.sleeping import Sleeping
 
 MINE, OTHER = signal.SIGUSR1, signal.SIGUSR2
 
@@ -320,6 +321,165 @@ def test_the_descriptor_of_the_program(outer: asyncio.AbstractEventLoop, first: 
     signal.set_wakeup_fd(-1)
     ours.close()
     theirs.close()
+
+
+def test_the_last_descriptor_of_the_program_is_restored(outer: asyncio.AbstractEventLoop) -> None:
+    """It has set another one between the first handlers of two loops."""
+    (first, one), (last, two) = socket.socketpair(), socket.socketpair()
+    with first, one, last, two:
+        for each in (first, last):
+            each.setblocking(False)
+        signal.set_wakeup_fd(first.fileno(), warn_on_full_buffer=False)
+        outer.add_signal_handler(MINE, print)
+        signal.set_wakeup_fd(last.fileno(), warn_on_full_buffer=False)
+        inner = oneloop.new_event_loop()
+        inner.add_signal_handler(OTHER, print)
+        outer.close()
+        inner.close()
+        assert signal.set_wakeup_fd(-1) == last.fileno()
+
+
+def test_the_descriptor_of_a_loop_without_handlers_is_not_restored(outer: asyncio.AbstractEventLoop) -> None:
+    outer.add_signal_handler(MINE, print)
+    inner = oneloop.new_event_loop()
+    inner.add_signal_handler(OTHER, print)
+    outer.remove_signal_handler(MINE)
+    inner.close()
+    assert wakeup_fd() == -1
+
+
+def test_a_descriptor_of_the_program_with_the_number_of_a_closed_loops(outer: asyncio.AbstractEventLoop) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        closed: Any = oneloop.new_event_loop()
+        number = closed._csock.fileno()
+        closed.close()
+        os.dup2(ours.fileno(), number)
+        signal.set_wakeup_fd(number, warn_on_full_buffer=False)
+        outer.add_signal_handler(MINE, print)
+        outer.remove_signal_handler(MINE)
+        assert signal.set_wakeup_fd(-1) == number
+        os.close(number)
+
+
+async def hears(loop: asyncio.AbstractEventLoop, sig: int) -> None:
+    """In this run: the next one would take the descriptor over."""
+    heard = asyncio.Event()
+    loop.add_signal_handler(sig, heard.set)
+    loop.call_soon(os.kill, os.getpid(), sig)
+    await asyncio.wait_for(heard.wait(), 60)
+
+
+@pytest.mark.parametrize("is_removed", [False, True], ids=["added", "removed"])
+def test_one_that_ran_in_a_thread_ends(outer: asyncio.AbstractEventLoop, is_removed: bool) -> None:
+    """While it ran, the one of the main thread has got another handler."""
+    inner = oneloop.new_event_loop()
+    inner.add_signal_handler(OTHER, print)
+    runs = threading.Event()
+    thread = threading.Thread(target=inner.run_forever)
+
+    async def main() -> None:
+        heard = asyncio.Event()
+        outer.add_signal_handler(MINE, heard.set)
+        inner.call_soon(runs.set)
+        thread.start()
+        runs.wait()
+        outer.add_signal_handler(signal.SIGHUP, print)
+        if is_removed:
+            outer.remove_signal_handler(signal.SIGHUP)
+        inner.call_soon_threadsafe(inner.stop)
+        thread.join()
+        outer.call_soon(os.kill, os.getpid(), MINE)
+        await asyncio.wait_for(heard.wait(), 60)
+
+    outer.run_until_complete(main())
+    inner.close()
+
+
+def test_one_that_ran_last_is_closed_beside_a_descriptor_of_the_program(outer: asyncio.AbstractEventLoop) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        signal.set_wakeup_fd(ours.fileno(), warn_on_full_buffer=False)
+        outer.add_signal_handler(MINE, print)
+        inner: Any = oneloop.new_event_loop()
+        inner.add_signal_handler(OTHER, print)
+        outer.run_until_complete(asyncio.sleep(0))
+        outer.close()
+        assert wakeup_fd() == inner._csock.fileno()
+        inner.run_until_complete(hears(inner, OTHER))
+        inner.close()
+        assert signal.set_wakeup_fd(-1) == ours.fileno()
+
+
+def interrupted(function: Callable[[], object], number: int) -> bool:
+    """Call it with a Ctrl-C at its nth line of signals.py; False: it has fewer."""
+    left = number
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename != signals.__file__:
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another"])
+def test_close_heals_an_interrupted_removal(outer: asyncio.AbstractEventLoop, beside: bool) -> None:
+    """At each line of it: afterwards neither the descriptor nor the action of the signal is left."""
+    if beside:
+        outer.add_signal_handler(OTHER, print)
+    expected = wakeup_fd()
+    for number in range(1000):
+        loop = oneloop.new_event_loop()
+        loop.add_signal_handler(MINE, print)
+        was_interrupted = interrupted(lambda loop=loop: loop.remove_signal_handler(MINE), number)
+        loop.close()
+        assert (wakeup_fd(), signal.getsignal(MINE)) == (expected, signal.SIG_DFL), number
+        if not was_interrupted:
+            break
+    assert number > 5
+    outer.close()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="before Python 3.13, it looks for signals every second")
+@pytest.mark.parametrize("way", ["beside", "within"])
+def test_a_loop_without_handlers_is_woken(outer: asyncio.AbstractEventLoop, way: str) -> None:
+    """Another thread gets the signal: only the wakeup descriptor ends the sleep, and the program's handler runs."""
+    heard = threading.Event()
+    before = signal.signal(OTHER, lambda *_: heard.set())
+    outer.add_signal_handler(MINE, print)
+
+    def send() -> None:
+        signal.pthread_kill(threading.get_ident(), OTHER)
+        assert heard.wait(10), "the loop sleeps on"
+
+    def sleep() -> None:
+        inner = oneloop.new_event_loop()
+        Sleeping(inner).while_asleep(send)
+        inner.close()
+
+    if way == "beside":
+        sleep()
+    else:
+        within(outer, sleep)
+    assert wakeup_fd() == outer._csock.fileno()  # type: ignore[attr-defined]
+    outer.close()
+    signal.signal(OTHER, before)
 
 
 def succeeds_in_a_child(function: Callable[[], bool]) -> bool:

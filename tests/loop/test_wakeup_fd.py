@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import oneloop
 from tests import programs
 from tests.loop.sleeping import Sleeping
 
@@ -91,6 +93,18 @@ def test_a_stale_one_is_no_error(loop: asyncio.AbstractEventLoop) -> None:
     ours.close()
     theirs.close()
     loop.run_until_complete(asyncio.sleep(0.001))
+    signal.set_wakeup_fd(-1)
+
+
+def test_a_stale_one_is_no_error_beside_handlers(loop: asyncio.AbstractEventLoop) -> None:
+    loop.add_signal_handler(signal.SIGUSR1, print)
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    signal.set_wakeup_fd(theirs.fileno())
+    ours.close()
+    theirs.close()
+    loop.run_until_complete(asyncio.sleep(0.001))
+    loop.remove_signal_handler(signal.SIGUSR1)
     signal.set_wakeup_fd(-1)
 
 
@@ -266,6 +280,32 @@ def test_another_thread_closes_a_loop_with_handlers(loop: asyncio.AbstractEventL
     signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="before Python 3.13, only the main thread can set it")
+@pytest.mark.oneloop_only("asyncio's closed one stays")
+def test_what_a_close_in_another_thread_leaves(
+    loop: asyncio.AbstractEventLoop, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """The program's descriptor, and nothing that other loops with handlers stumble over."""
+    before = signal.getsignal(signal.SIGUSR1)
+    signal.set_wakeup_fd(pair[1].fileno())
+    loop.add_signal_handler(signal.SIGUSR1, print)
+
+    def close() -> None:
+        with contextlib.suppress(ValueError):
+            loop.close()
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    thread.join()
+    signal.signal(signal.SIGUSR1, before)
+    assert signal.set_wakeup_fd(-1) == pair[1].fileno()
+    other = oneloop.new_event_loop()
+    other.add_signal_handler(signal.SIGUSR2, other.stop)
+    other.call_soon(os.kill, os.getpid(), signal.SIGUSR2)
+    other.run_forever()
+    other.close()
+
+
 # -- Ctrl-C -------------------------------------------------------------------------------------------------
 
 
@@ -285,6 +325,22 @@ def test_a_signal_between_two_sleeps(loop_name: str) -> None:
         loop.close()
         """,
     )
+
+
+@pytest.mark.oneloop_only("asyncio sleeps on")
+def test_a_loop_without_handlers_any_more_is_woken(loop: asyncio.AbstractEventLoop) -> None:
+    """Another thread gets the signal, so that only the wakeup descriptor ends the sleep, and the handler runs."""
+    heard = threading.Event()
+
+    def send() -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        assert heard.wait(10), "the loop sleeps on"
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: heard.set())
+    loop.call_soon(loop.add_signal_handler, signal.SIGUSR2, print)
+    loop.call_soon(loop.remove_signal_handler, signal.SIGUSR2)
+    Sleeping(loop).while_asleep(send)
+    signal.signal(signal.SIGUSR1, before)
 
 
 class InterruptionError(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 import pytest
@@ -51,6 +52,35 @@ async def test_a_factory_that_raises(loop: asyncio.AbstractEventLoop, authority:
         reported.take_one(LookupError)
         with client_of(server) as sock:
             await Endpoint(sock, authority.client_context()).shake_hands()
+        await settled()
+
+
+@pytest.mark.oneloop_only("asyncio passes `context` from 3.15 on")
+async def test_a_task_factory_of_old(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
+    """It takes the loop and the coroutine, as it did before Python 3.11."""
+    loop.set_task_factory(lambda loop, coro: asyncio.Task(coro, loop=loop))  # type: ignore[arg-type]
+    context = authority.server_context()
+    async with await loop.create_server(Recorder, "127.0.0.1", 0, ssl=context) as server:
+        with client_of(server) as sock:
+            await Endpoint(sock, authority.client_context()).shake_hands()
+        await settled()
+
+
+@pytest.mark.oneloop_only("asyncio leaves a transport behind")
+@pytest.mark.parametrize("ticks", range(4))
+async def test_a_server_that_is_closed_while_it_accepts(
+    loop: asyncio.AbstractEventLoop, authority: Authority, ticks: int
+) -> None:
+    """The client's connection ends, and nobody is told: `audit` looks."""
+    server = await loop.create_server(Recorder, "127.0.0.1", 0, ssl=authority.server_context())
+    with client_of(server) as sock:
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        server.close()
+        # It was accepted or not, and the handshake has begun or not.
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_WR)
+            assert await loop.sock_recv(sock, 1) == b""
         await settled()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +38,20 @@ async def test_by_host_and_port(loop: asyncio.AbstractEventLoop) -> None:
             await protocol.wait_lost()
 
 
-async def test_local_address(loop: asyncio.AbstractEventLoop) -> None:
+@pytest.mark.parametrize("delay", [None, 0.01])
+async def test_local_address(loop: asyncio.AbstractEventLoop, delay: float | None) -> None:
     async with await loop.create_server(Echo, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        transport, protocol = await loop.create_connection(Recorder, "127.0.0.1", port, local_addr=("127.0.0.2", 0))
+        transport, protocol = await loop.create_connection(
+            Recorder, "127.0.0.1", port, local_addr=("127.0.0.2", 0), happy_eyeballs_delay=delay
+        )
         assert transport.get_extra_info("sockname")[0] == "127.0.0.2"
         transport.close()
         await protocol.wait_lost()
         with pytest.raises(OSError, match=r"while attempting to bind|no matching local address"):
-            await loop.create_connection(Recorder, "127.0.0.1", port, local_addr=("192.0.2.1", 0))
+            await loop.create_connection(
+                Recorder, "127.0.0.1", port, local_addr=("192.0.2.1", 0), happy_eyeballs_delay=delay
+            )
 
 
 async def test_refused(loop: asyncio.AbstractEventLoop) -> None:
@@ -114,6 +120,38 @@ async def test_a_factory_that_raises(loop: asyncio.AbstractEventLoop) -> None:
                 await loop.create_connection(factory, *server.sockets[0].getsockname())
         for _ in range(3):
             await asyncio.sleep(0.001)
+
+
+@pytest.mark.oneloop_only("asyncio before 3.14.8 leaves the socket open: python/cpython#153133")
+@pytest.mark.parametrize("way", ["sock", "unix path", "unix sock", "accepted"])
+async def test_a_socket_without_a_transport_is_closed(
+    loop: asyncio.AbstractEventLoop, tmp_path: Path, way: str
+) -> None:
+    def factory() -> asyncio.Protocol:
+        raise LookupError("in the factory")
+
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.setblocking(False)
+        listener.bind(path)
+        listener.listen()
+        ours = socket.socket(socket.AF_UNIX)
+        ours.setblocking(False)
+        if way != "unix path":
+            ours.connect(path)
+        attempts: dict[str, Callable[[], Awaitable[Any]]] = {
+            "sock": lambda: loop.create_connection(factory, sock=ours),
+            "unix path": lambda: loop.create_unix_connection(factory, path),
+            "unix sock": lambda: loop.create_unix_connection(factory, sock=ours),
+            "accepted": lambda: loop.connect_accepted_socket(factory, ours),
+        }
+        with pytest.raises(LookupError, match="in the factory") as kept:
+            await attempts[way]()
+        peer, _ = listener.accept()
+        with peer, ours:
+            peer.setblocking(False)
+            assert peer.recv(1) == b""
+        del kept
 
 
 async def test_connection_made_that_raises(loop: asyncio.AbstractEventLoop, reported: Any) -> None:

@@ -40,11 +40,12 @@ class Connection:
         self.transport, self.protocol, self.peer = transport, protocol, peer
         self.written = bytearray()
 
-    def fill(self) -> None:
-        """Write until the transport keeps something."""
+    async def fill(self) -> None:
+        """Write until the transport keeps something, also after the callback."""
         while not self.transport.get_write_buffer_size():
             self.written += b"x" * 1_000_000
             self.transport.write(b"x" * 1_000_000)
+            await settle()
 
     async def held(self, sending: asyncio.Task[int]) -> None:
         """Wait until the copy has begun, and waits for the peer."""
@@ -177,13 +178,130 @@ async def test_the_transport_is_as_before(
         if not was_reading:
             connection.transport.pause_reading()
         if was_paused:
-            connection.fill()
+            await connection.fill()
         sending = loop.create_task(loop.sendfile(connection.transport, file))
         await connection.held(sending)
         assert not connection.transport.is_reading()
         await end(connection, sending)
         assert connection.transport.is_reading() is was_reading
         await connection.check(LONG[: await position(file)])
+
+
+async def test_nothing_is_written_while_writing_is_paused(loop: asyncio.AbstractEventLoop) -> None:
+    async with connected(True) as connection:
+        await connection.fill()
+        queued = connection.transport.get_write_buffer_size()
+        file = io.BytesIO(SHORT)
+        sending = loop.create_task(loop.sendfile(connection.transport, file))
+        # A thread reads the first piece.
+        while not file.tell():
+            await asyncio.sleep(0)
+        await connection.held(sending)
+        assert connection.transport.get_write_buffer_size() == queued
+        await cancelled(connection, sending)
+        assert file.tell() == 0
+        await connection.check(b"")
+
+
+async def test_it_waits_for_its_last_piece_too(loop: asyncio.AbstractEventLoop) -> None:
+    """What returns has not left more than the high-water mark (python/cpython#131325)."""
+    async with connected(True) as connection:
+        transport = connection.transport
+        transport.set_write_buffer_limits(high=1 << 30)
+        await connection.fill()
+        transport.set_write_buffer_limits(high=transport.get_write_buffer_size() + 1)
+        assert not connection.writing()
+        sending = loop.create_task(loop.sendfile(transport, io.BytesIO(SHORT), 0, 16_000))
+        await connection.protocol.wait_call("pause_writing")
+        await settle()
+        assert not sending.done()
+        connection.peer.transport.resume_reading()
+        assert await sending == 16_000
+        await connection.check(SHORT[:16_000])
+
+
+class Slow(io.BytesIO):
+    """A read lasts until it may end; then it fails, or not."""
+
+    def __init__(self, content: bytes, fails: bool) -> None:
+        super().__init__(content)
+        self.has_begun, self.may_end = threading.Event(), threading.Event()
+        self.fails = fails
+
+    def readinto(self, buffer: Any) -> int:
+        self.has_begun.set()
+        assert self.may_end.wait(60)
+        if self.fails:
+            raise OSError("the disk is gone")
+        return super().readinto(buffer)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+async def test_cancelled_while_a_thread_reads(loop: asyncio.AbstractEventLoop, tls: bool, fails: bool) -> None:
+    """The thread moves the file's position: what is cancelled ends after it. Its error is nobody's."""
+    async with connected(tls) as connection:
+        file = Slow(SHORT, fails)
+        sending = loop.create_task(loop.sendfile(connection.transport, file))
+        while not file.has_begun.is_set():
+            await asyncio.sleep(0.001)
+        sending.cancel()
+        await settle()
+        was_done = sending.done()
+        file.may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        assert not was_done
+        assert file.tell() == 0
+        await connection.check(b"")
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+async def test_cancelled_while_nobody_writes_to_the_pipe(loop: asyncio.AbstractEventLoop, tls: bool) -> None:
+    """A pipe has no position, and its reader may wait for ever."""
+    reader, writer = os.pipe()
+    async with connected(tls) as connection:
+        with open(reader, "rb") as file:
+            sending = loop.create_task(loop.sendfile(connection.transport, file))
+            while connection.transport.get_protocol() is connection.protocol:
+                await asyncio.sleep(0)
+            await settle()
+            sending.cancel()
+            await settle()
+            was_done = sending.done()
+            # The thread ends.
+            os.close(writer)
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+        assert was_done
+        await connection.check(b"")
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+async def test_an_offset_into_a_pipe(loop: asyncio.AbstractEventLoop, tls: bool) -> None:
+    """There is none: refused, as by asyncio."""
+    reader, writer = os.pipe()
+    os.write(writer, b"0123456789")
+    os.close(writer)
+    async with connected(tls) as connection:
+        with open(reader, "rb") as file, pytest.raises(io.UnsupportedOperation):
+            await loop.sendfile(connection.transport, file, 5)
+        await connection.check(b"")
+
+
+async def test_the_peer_ends_its_half_meanwhile(loop: asyncio.AbstractEventLoop) -> None:
+    """The program, which has resumed reading, keeps the other half open."""
+    async with connected(False) as connection:
+        connection.protocol.keeps_open_at_eof = True
+        sending = loop.create_task(loop.sendfile(connection.transport, io.BytesIO(LONG)))
+        await connection.held(sending)
+        connection.transport.resume_reading()
+        connection.peer.transport.write_eof()
+        await connection.protocol.wait_call("eof_received")
+        await settle()
+        assert not connection.transport.is_closing()
+        await finishes(connection, sending)
+        assert await connection.peer.wait_received(len(LONG)) == LONG
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
@@ -270,34 +388,36 @@ async def test_the_program_resumes_and_pauses_reading_meanwhile(
         await connection.check(LONG)
 
 
-class HalfHeld(io.BytesIO):
-    """LONG, whose second half can be read when `go` is set."""
+class Held(io.BytesIO):
+    """Its last read waits until it may end."""
 
-    go: threading.Event
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.size = len(content)
+        self.may_end = threading.Event()
 
     def readinto(self, buffer: Any) -> int:
-        if self.tell() >= len(LONG) // 2:
-            assert self.go.wait(60)
+        if self.tell() + len(buffer) >= self.size:
+            assert self.may_end.wait(60)
         return super().readinto(buffer)
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["the first ends first", "the second ends first"])
 async def test_two_files_at_once(loop: asyncio.AbstractEventLoop, first: int) -> None:
     """Over TLS, because a plain transport refuses writes while it sends a file."""
-    long = HalfHeld(LONG)
-    long.go = threading.Event()
-    files = [io.BytesIO(LONG[: len(LONG) // 2]), long]
     async with connected(True) as connection:
+        whole = Held(LONG)
+        files_and_counts = [(io.BytesIO(LONG), len(LONG) // 2), (whole, len(LONG))]
         sending = [
-            loop.create_task(loop.sendfile(connection.transport, file))
-            for file in (files if first == 0 else reversed(files))
+            loop.create_task(loop.sendfile(connection.transport, file, 0, count))
+            for file, count in (files_and_counts if first == 0 else reversed(files_and_counts))
         ]
         await connection.held(sending[0])
         connection.peer.transport.resume_reading()
         assert await sending[first] == len(LONG) // 2
         assert not sending[1 - first].done()
         assert connection.transport.get_protocol() is not connection.protocol
-        long.go.set()
+        whole.may_end.set()
         assert await sending[1 - first] == len(LONG)
         assert connection.transport.is_reading()
         assert connection.transport.get_protocol() is connection.protocol
@@ -308,7 +428,8 @@ async def test_two_files_at_once(loop: asyncio.AbstractEventLoop, first: int) ->
 @pytest.mark.parametrize("way", ["abort", "close", "peer"])
 async def test_the_connection_ends(loop: asyncio.AbstractEventLoop, tls: bool, way: str) -> None:
     async with connected(tls) as connection:
-        sending = loop.create_task(loop.sendfile(connection.transport, io.BytesIO(LONG)))
+        file = io.BytesIO(LONG)
+        sending = loop.create_task(loop.sendfile(connection.transport, file))
         await connection.held(sending)
         if way == "peer":
             connection.peer.transport.abort()
@@ -324,6 +445,9 @@ async def test_the_connection_ends(loop: asyncio.AbstractEventLoop, tls: bool, w
         calls = connection.protocol.calls
         assert calls.count("connection_lost") == 1
         assert calls[-1] == "connection_lost"
+        if way == "close":
+            # What was written before arrives, and nothing else counts as sent.
+            assert await connection.peer.wait_received(file.tell()) == LONG[: file.tell()]
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import os
 import socket
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +209,29 @@ async def test_after_close(loop: asyncio.AbstractEventLoop) -> None:
         other.sendto(b"late", address)
     await asyncio.sleep(0)
     assert own[1].datagrams.empty()
+
+
+class RefusedError(Exception):
+    """One that can be referred to weakly."""
+
+
+@pytest.mark.oneloop_only("asyncio leaves its own socket to the collector")
+async def test_the_error_of_a_datagram_endpoints_factory_is_in_no_cycle(loop: asyncio.AbstractEventLoop) -> None:
+    errors: weakref.WeakSet[RefusedError] = weakref.WeakSet()
+
+    def factory() -> asyncio.DatagramProtocol:
+        error = RefusedError()
+        errors.add(error)
+        try:
+            raise error
+        finally:
+            del error
+
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.suppress(RefusedError):
+            await loop.create_datagram_endpoint(factory, local_addr=("127.0.0.1", 0))
+        assert not errors
+    finally:
+        gc.enable()

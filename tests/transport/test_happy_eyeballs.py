@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from oneloop import testing
 from tests.conftest import settle
+from tests.loop.sleeping import Sleeping
 from tests.protocols import Recorder
 
 FACTORIES: dict[str, Any] = {"usual": None}
@@ -101,6 +103,7 @@ WINS: list[tuple[dict[str, str], float, int, list[int]]] = [
     ({"n1": "accepts", "n2": "accepts"}, 1000, 1, [1]),
     ({"n1": "refuses", "n2": "accepts"}, 1000, 2, [1, 2]),
     ({"n1": "refuses", "n2": "refuses", "n3": "accepts"}, 1000, 3, [1, 2, 3]),
+    ({"n1": "broken", "n2": "accepts"}, 1000, 2, [1, 2]),
     ({"n1": "silent", "n2": "accepts"}, 0.001, 2, [1, 2]),
     ({"n1": "silent", "n2": "refuses", "n3": "accepts"}, 0.001, 3, [1, 2, 3]),
     ({"n1": "silent", "n2": "silent", "n3": "accepts"}, 0, 3, [1, 2, 3]),
@@ -132,7 +135,7 @@ async def test_who_wins(
     [
         ({"n1": "refuses"}, ["no 1"]),
         ({"n1": "refuses", "n2": "refuses"}, ["no 1", "no 2"]),
-        ({"n1": "refuses", "n2": "broken", "n3": "accepts"}, ["no failure to connect"]),
+        ({"n1": "refuses", "n2": "broken", "n3": "refuses"}, ["no failure to connect"]),
     ],
 )
 async def test_nobody_wins(
@@ -202,6 +205,58 @@ async def test_two_connections_at_the_same_moment(
     network.release.set()
     assert await connecting in (1, 2)
     await settle()
+    network.end()
+
+
+@pytest.mark.oneloop_only("python/cpython#128479: attempts go on")
+@pytest.mark.parametrize("number", [0, 1], ids=["the loser", "the winner"])
+async def test_cancelled_in_the_moment_in_which_an_attempt_ends(
+    loop: asyncio.AbstractEventLoop, factory: None, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """There is a connection that nobody has got yet."""
+    network = Network(monkeypatch, loop, n1="silent", n2="waits")
+    connecting = asyncio.ensure_future(network.connected(0))
+    while len(network.begun) < 2:
+        await asyncio.sleep(0)
+    network.tasks[number].add_done_callback(lambda _: connecting.cancel())
+    network.release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+    await settle()
+    network.end()
+
+
+def test_only_the_failure_of_the_last_attempt_starts_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one fails while the delay of the second is not over, in virtual time."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        network = Network(monkeypatch, loop, n1="refuses later", n2="silent", n3="accepts")
+        connecting = asyncio.ensure_future(network.connected(10))
+        await asyncio.sleep(15)
+        assert network.begun == [1, 2]
+        network.release.set()
+        await asyncio.sleep(1)
+        assert network.begun == [1, 2]
+        assert await connecting == 3
+        assert loop.time() == 20
+        network.end()
+
+    testing.run(main())
+
+
+@pytest.mark.oneloop_only("asyncio before 3.12.8 and 3.13.1 fails with eager tasks")
+def test_the_loop_sleeps_once_all_attempts_have_begun(
+    loop: asyncio.AbstractEventLoop, factory: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = Network(monkeypatch, loop, n1="waits", n2="waits")
+    connecting = loop.create_task(network.connected(0))
+    while len(network.begun) < 2:
+        loop.run_until_complete(asyncio.sleep(0))
+    Sleeping(loop).while_asleep(lambda: None)
+    network.release.set()
+    assert loop.run_until_complete(connecting) in (1, 2)
+    loop.run_until_complete(settle())
     network.end()
 
 

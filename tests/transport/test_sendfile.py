@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import io
 import os
 import re
@@ -213,6 +214,48 @@ async def test_the_peer_goes_away(loop: asyncio.AbstractEventLoop, path: Path) -
     await protocol.wait_lost()
     server.close()
     await server.wait_closed()
+
+
+async def test_an_error_in_the_middle(
+    loop: asyncio.AbstractEventLoop, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is raised: reading and writing instead would begin anew, and send the first part twice."""
+    sendfile, calls = os.sendfile, 0
+
+    def fails_later(*args: Any) -> int:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return sendfile(*args[:3], 1000)
+
+    monkeypatch.setattr(os, "sendfile", fails_later)
+    server, transport, _, sink = await connected(loop, tls=False)
+    with path.open("rb") as file:
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            await loop.sendfile(transport, file)
+        assert file.tell() == 1000
+    await ended(server, transport, sink)
+    assert sink.received == CONTENT[:1000]
+
+
+async def test_a_file_of_text_is_refused(loop: asyncio.AbstractEventLoop, path: Path) -> None:
+    server, transport, _, sink = await connected(loop, tls=False)
+    with path.open(encoding="latin-1") as file, pytest.raises(ValueError, match="binary mode"):
+        await loop.sendfile(transport, file)  # type: ignore[arg-type]
+    await ended(server, transport, sink)
+    assert not sink.received
+
+
+@pytest.mark.oneloop_only("asyncio says that sendfile is not available")
+async def test_the_peer_is_gone_before(loop: asyncio.AbstractEventLoop, path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    with ours, path.open("rb") as file:
+        ours.setblocking(False)
+        with pytest.raises(BrokenPipeError):
+            await loop.sock_sendfile(ours, file, fallback=False)
+        assert file.tell() == 0
 
 
 async def test_cancelled_in_the_middle(loop: asyncio.AbstractEventLoop, path: Path) -> None:
