@@ -77,12 +77,13 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
             return
         self._closed = True
         # The end of the loop has closed them already.
-        if self._loop is not None and not self._loop.is_closed():
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
             self._close_pipes()
         # With PermissionError it has another user's rights.
         with contextlib.suppress(PermissionError, ProcessLookupError):
             if self._may_be_signalled() and _is_running(self._proc.pid):
-                if self._loop.get_debug():
+                if loop is not None and loop.get_debug():
                     logger.warning("Close running child process: kill %r", self)
                 self._proc.kill()
 
