@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable, Sequence
 PERIOD_S = 0.01
 #: Two periods that differ by less count as equal: about the noise of a timer.
 SAME_NS = 100_000
+#: A program that only sleeps uses less of a period: a tenth of it.
+RESTING_NS = 1_000_000
 MOST_PERIODS = 50
 
 
@@ -81,7 +83,10 @@ def deferred_blocking_ns(sleep: Callable[[float], object]) -> int:
 
 
 def _is_at_rest(periods: Sequence[int]) -> bool:
-    return len(periods) >= MOST_PERIODS or (len(periods) > 1 and periods[-2] - periods[-1] < SAME_NS)
+    if len(periods) < 2:
+        return False
+    before, last = periods[-2:]
+    return len(periods) >= MOST_PERIODS or (abs(before - last) < SAME_NS and last < RESTING_NS)
 
 
 def _put_off_ns(periods: Sequence[int]) -> int:
