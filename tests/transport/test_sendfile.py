@@ -351,3 +351,23 @@ def test_the_position_when_nothing_is_sent(path: Path, method: str, offset: int)
             return loop.run_until_complete(send())
 
     assert position(new_loop("oneloop")) == position(new_loop("asyncio"))
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+@pytest.mark.oneloop_only("stock asyncio raises the same, and then tells the same waiter of the end of the connection")
+async def test_what_ended_the_connection_while_earlier_writes_waited(
+    loop: asyncio.AbstractEventLoop, path: Path, is_copied: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        transport, _ = await loop.create_connection(Recorder, *server.getsockname())
+        accepted, _ = server.accept()
+    transport.write(bytes(20_000_000))
+    with path.open("rb") as file:
+        sending = asyncio.ensure_future(loop.sendfile(transport, io.BytesIO(CONTENT) if is_copied else file))
+        await settle()
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        accepted.close()
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            await sending
+    transport.abort()
+    await settle()

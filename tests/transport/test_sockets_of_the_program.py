@@ -95,3 +95,76 @@ async def test_writes_are_gathered_when_nobody_else_has_the_socket(loop: asyncio
     transport.close()
     await asyncio.sleep(0.01)
     theirs.close()
+
+
+Make = Callable[[asyncio.AbstractEventLoop, socket.socket], Any]
+TWICE: dict[str, tuple[int, Make]] = {
+    "create_connection": (socket.SOCK_STREAM, lambda loop, sock: loop.create_connection(asyncio.Protocol, sock=sock)),
+    "create_unix_connection": (
+        socket.SOCK_STREAM,
+        lambda loop, sock: loop.create_unix_connection(asyncio.Protocol, sock=sock),
+    ),
+    "connect_accepted_socket": (
+        socket.SOCK_STREAM,
+        lambda loop, sock: loop.connect_accepted_socket(asyncio.Protocol, sock),
+    ),
+    "create_datagram_endpoint": (
+        socket.SOCK_DGRAM,
+        lambda loop, sock: loop.create_datagram_endpoint(asyncio.DatagramProtocol, sock=sock),
+    ),
+}
+
+
+@pytest.mark.parametrize("second", TWICE)
+async def test_a_second_transport_before_the_first_has_begun(loop: asyncio.AbstractEventLoop, second: str) -> None:
+    kind, make = TWICE[second]
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    ours.setblocking(False)
+    first = TWICE["create_connection"][1] if kind == socket.SOCK_STREAM else make
+    one, two = await asyncio.gather(first(loop, ours), make(loop, ours), return_exceptions=True)
+    assert isinstance(two, RuntimeError)
+    assert "is used by transport" in str(two)
+    transport, _ = one
+    assert not transport.is_closing()
+    transport.abort()
+    await asyncio.sleep(0.01)
+    theirs.close()
+
+
+@pytest.mark.parametrize("method", ["add_reader", "add_writer", "remove_reader", "remove_writer"])
+async def test_callbacks_before_the_transport_has_begun(loop: asyncio.AbstractEventLoop, method: str) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    making = asyncio.ensure_future(loop.create_connection(asyncio.Protocol, sock=ours))
+    await asyncio.sleep(0)
+    arguments = (ours, print) if method.startswith("add") else (ours,)
+    with pytest.raises(RuntimeError, match="is used by transport"):
+        getattr(loop, method)(*arguments)
+    transport, _ = await making
+    transport.abort()
+    await asyncio.sleep(0.01)
+    theirs.close()
+
+
+@pytest.mark.oneloop_only("stock asyncio adds a reader for the closed socket, and reports the error")
+async def test_a_number_is_free_when_its_transport_is_closed_before_it_has_begun(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    class Ends(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            ours.close()
+
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    number = ours.fileno()
+    transport, _ = await loop.create_connection(Ends, sock=ours)
+    transport.abort()
+    await asyncio.sleep(0.01)
+    theirs.close()
+    again, other = socket.socketpair()
+    assert number in (again.fileno(), other.fileno())
+    for sock in (again, other):
+        sock.setblocking(False)
+        made, _ = await loop.create_connection(asyncio.Protocol, sock=sock)
+        made.abort()
+        await asyncio.sleep(0.01)

@@ -20,6 +20,7 @@ use pyo3::{PyTraverseError, PyVisit, intern};
 use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 pub type Ready = ready::Ready<LoopCore>;
@@ -51,6 +52,8 @@ pub struct LoopCore {
     poller: LoopCell<Option<Box<Poller>>>,
     pub(super) clock: LoopCell<Clock>,
     pub(super) sources: LoopCell<Vec<Option<Source>>>,
+    /// Transports of a program's sockets that begin in the next tick, when they register.
+    pub(super) unbegun: LoopCell<HashMap<RawFd, Object>>,
     /// Writes of transports that wait for the end of the callback.
     pub(super) gathered: LoopCell<BurstQueue<(Object, Flush)>>,
     /// File operations that wait for the end of the tick.
@@ -284,6 +287,7 @@ impl LoopCore {
             poller: LoopCell::new(Some(Box::new(poller))),
             clock: LoopCell::new(if virtual_time { Clock::Virtual(0) } else { Clock::Monotonic }),
             sources: LoopCell::new(Vec::new()),
+            unbegun: LoopCell::new(HashMap::new()),
             gathered: LoopCell::new(BurstQueue::default()),
             dirty: LoopCell::new(BurstQueue::default()),
             meter: LoopCell::new(Meter::new()),
@@ -421,6 +425,7 @@ impl LoopCore {
             timer.forget(py);
         }
         drop(this.stock_timers.take(py));
+        drop(this.unbegun.take(py));
         let sources = this.sources.take(py);
         // Registrations are dropped with the poller, descriptors with their owners.
         drop(sources);
@@ -516,6 +521,9 @@ impl LoopCore {
         {
             result?;
         }
+        self.unbegun
+            .peek(|unbegun| unbegun.values().try_for_each(|object| object.visit(&visit)))
+            .unwrap_or(Ok(()))?;
         self.only_loop.peek(|made| visit.call(made)).unwrap_or(Ok(()))?;
         for list in [&self.gathered, &self.dirty] {
             list.peek(|list| list.iter().try_for_each(|(object, _)| object.visit(&visit)))
@@ -529,6 +537,7 @@ impl LoopCore {
         drop(self.timers.take(py));
         drop(self.due.take(py));
         drop(self.sources.take(py));
+        drop(self.unbegun.take(py));
         drop(self.gathered.take(py));
         drop(self.dirty.take(py));
         drop(self.only_loop.take(py));

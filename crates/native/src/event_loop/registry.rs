@@ -181,6 +181,34 @@ impl LoopCore {
         })
     }
 
+    /// The object that has a descriptor number, or will have it when it begins.
+    pub fn holder_of<'py>(&self, py: Python<'py>, fd: RawFd) -> Option<Bound<'py, PyAny>> {
+        let unbegun = self.unbegun.with(py, |unbegun| Some(unbegun.get(&fd)?.bind(py).clone()));
+        unbegun.or_else(|| self.source_of(py, fd).map(|(owner, _)| owner))
+    }
+
+    /// A transport was made, and begins in the next tick: until then no other may be made of its descriptor.
+    pub fn add_unbegun(&self, py: Python<'_>, fd: RawFd, transport: Object) {
+        let old = self.unbegun.with(py, |unbegun| unbegun.insert(fd, transport));
+        drop(old);
+    }
+
+    /// `fd`: `None` if its descriptor was closed meanwhile.
+    pub fn remove_unbegun(&self, fd: Option<RawFd>, transport: &Bound<'_, PyAny>) {
+        let py = transport.py();
+        let old: Vec<Object> = self.unbegun.with(py, |unbegun| {
+            let is_its = |other: &Object| other.bind(py).is(transport);
+            match fd {
+                Some(fd) if unbegun.get(&fd).is_some_and(is_its) => {
+                    unbegun.remove(&fd).into_iter().collect()
+                }
+                Some(_) => Vec::new(),
+                None => unbegun.extract_if(|_, other| is_its(other)).map(|(_, old)| old).collect(),
+            }
+        });
+        drop(old);
+    }
+
     /// Everyone who receives a descriptor number's readiness.
     pub fn parties_of<'py>(&self, py: Python<'py>, fd: RawFd) -> [Option<Bound<'py, PyAny>>; 2] {
         let found = usize::try_from(fd).ok().and_then(|index| {

@@ -55,7 +55,7 @@ impl Watch {
         if let Some(watch) = Self::existing(owner, fd) {
             return Ok(watch);
         }
-        if let Some((other, _)) = owner.get().source_of(py, fd) {
+        if let Some(other) = owner.get().holder_of(py, fd) {
             // A source other than a transport is one of the loop's own descriptors; asyncio replaces its callbacks
             // too.
             let closing = other.call_method0(intern!(py, "is_closing"));

@@ -16,8 +16,8 @@ use super::peers::Peers;
 use super::unclosed;
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::LoopCell;
 use crate::ffi::values::Value;
+use crate::ffi::{LoopCell, Object};
 use oneloop_engine::sys::socket;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::PyOSError;
@@ -196,6 +196,7 @@ impl DatagramTransport {
         let state = LoopCell::new(state);
         let slf = Py::new(py, Self { body, family, connection, address, endpoint, state })?;
         ending::begin(slf.bind(py), waiter)?;
+        owner.get().add_unbegun(py, fd, Object::new(slf.bind(py).clone().into_any()));
         Ok(slf)
     }
 

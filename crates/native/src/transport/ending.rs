@@ -146,6 +146,7 @@ pub fn start<T: Ending>(owner: &Bound<'_, LoopCore>, slf: &Bound<'_, T>) -> PyRe
     let py = owner.py();
     let this = slf.get();
     this.body().has_begun.set(py, true);
+    owner.get().remove_unbegun(this.body().descriptor.fd(py).ok(), slf.as_any());
     let made = match this.protocol(py) {
         Some(protocol) => {
             life::connection_made(owner, &this.body().context, slf.as_any(), &protocol)

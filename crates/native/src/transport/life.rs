@@ -51,9 +51,9 @@ impl Life {
     }
 }
 
-/// RuntimeError if another transport that is not closing owns the descriptor (S4).
+/// RuntimeError if another transport that is not closing has the descriptor (S4).
 pub fn refuse_taken(owner: &Bound<'_, LoopCore>, fd: RawFd) -> PyResult<()> {
-    let Some((other, _)) = owner.get().source_of(owner.py(), fd) else { return Ok(()) };
+    let Some(other) = owner.get().holder_of(owner.py(), fd) else { return Ok(()) };
     let Ok(closing) = other.call_method0(intern!(owner.py(), "is_closing")) else {
         return Ok(()); // a reader or writer of the program, which the transport replaces
     };
@@ -126,6 +126,15 @@ pub fn report_fatal(
         details.set_item(intern!(py, "exc_info"), error.into_value(py))?;
         let text = format!("{}: {message}", transport.repr()?);
         imports::logger(py)?.call_method(intern!(py, "debug"), (text,), Some(&details))?;
+    }
+    Ok(())
+}
+
+/// Sets a future's exception, unless it is done.
+pub fn fail(waiter: &Bound<'_, PyAny>, error: PyErr) -> PyResult<()> {
+    let py = waiter.py();
+    if !waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
+        waiter.call_method1(intern!(py, "set_exception"), (error.into_value(py),))?;
     }
     Ok(())
 }

@@ -50,6 +50,8 @@ pub struct Outgoing {
     sent_at: u64,
     /// The fork generation of the process that queued the data: a forked child must not send it again.
     forks: u32,
+    /// What was still queued when the connection was lost.
+    pub lost_bytes: usize,
     /// Writes after the connection was lost, for asyncio's warning.
     writes_after_loss: u32,
 }
@@ -389,6 +391,7 @@ pub fn clear<T: Sending>(this: &T, py: Python<'_>) {
             _ => Ok(0),
         };
         out.blocked = false;
+        out.lost_bytes = out.queue.len_bytes();
         (sent, std::mem::take(&mut out.queue))
     });
     // If the peer takes nothing any more, the connection still ends.

@@ -12,8 +12,8 @@ use super::sending::{self, Outgoing};
 use super::unclosed;
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::LoopCell;
 use crate::ffi::values::Value;
+use crate::ffi::{LoopCell, Object};
 use crate::imports;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::{PyConnectionError, PyOSError};
@@ -137,13 +137,8 @@ impl Ending for StreamTransport {
         let (empty, waiters) = this
             .state
             .with(py, |s| (s.empty_waiter.take(), std::mem::take(&mut s.writable_waiters)));
-        let fail = |waiter: &Py<PyAny>| -> PyResult<()> {
-            let waiter = waiter.bind(py);
-            if !waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
-                let lost = PyConnectionError::new_err("Connection is closed by peer");
-                waiter.call_method1(intern!(py, "set_exception"), (lost.into_value(py),))?;
-            }
-            Ok(())
+        let fail = |waiter: &Py<PyAny>| {
+            life::fail(waiter.bind(py), PyConnectionError::new_err("Connection is closed by peer"))
         };
         let failed = empty.iter().chain(&waiters).map(fail).fold(Ok(()), PyResult::and);
         let server = this.server.with(py, |own| own.as_ref().map(|server| server.bind(py).clone()));
@@ -249,6 +244,7 @@ impl StreamTransport {
         // In Python 3.15 the caller can pass the context of a connection.
         let slf = Self::make(owner, descriptor, protocol, context, endpoint, server)?;
         ending::begin(slf.bind(py), waiter)?;
+        owner.get().add_unbegun(py, fd, Object::new(slf.bind(py).clone().into_any()));
         Ok(slf)
     }
 

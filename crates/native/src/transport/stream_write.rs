@@ -50,7 +50,14 @@ impl Sending for StreamTransport {
     }
 
     fn send_failed(&self, slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
-        ending::fatal(slf, error, "Fatal write error on socket transport")
+        let py = slf.py();
+        let raised = error.clone_ref(py);
+        let ended = ending::fatal(slf, error, "Fatal write error on socket transport");
+        // `sendfile`, which waits for the queue, raises what has ended it, as in asyncio.
+        match self.state.with(py, |s| s.empty_waiter.as_ref().map(|waiter| waiter.clone_ref(py))) {
+            Some(waiter) => ended.and(life::fail(waiter.bind(py), raised)),
+            None => ended,
+        }
     }
 }
 
@@ -81,6 +88,11 @@ impl StreamTransport {
     /// The connection has ended: what is written is lost.
     pub fn is_over(&self, py: Python<'_>) -> bool {
         self.state.with(py, |s| s.life.is_ended())
+    }
+
+    /// What was still queued when the connection was lost.
+    pub fn lost_bytes(&self, py: Python<'_>) -> usize {
+        self.state.with(py, |s| s.out.lost_bytes)
     }
 
     /// Sends bytes that belong to no object, or queues a copy. Does nothing on a connection that has ended.
