@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import os
+import shutil
 import socket
 import threading
 import time
@@ -72,6 +75,16 @@ def test_folders_that_are_left_out(tmp_path: Path) -> None:
     assert watching.folders == [tmp_path]
     assert watching.counts(str(tmp_path / "x.py"))
     assert not watching.counts(str(tmp_path / "generated" / "x.py"))
+
+
+def test_a_link_that_is_left_out(tmp_path: Path) -> None:
+    folder, other = tmp_path / "app", tmp_path / "other"
+    folder.mkdir()
+    other.mkdir()
+    (folder / "shared").symlink_to(other)
+    options = Options(reload=True, reload_dirs=[str(folder)], reload_excludes=[str(folder / "shared")])
+    assert not Watching(options).counts(str(folder / "shared" / "x.py"))
+    assert not Watching(options).counts(str(other / "x.py"))
 
 
 def test_a_folder_in_another_is_watched_with_it(tmp_path: Path) -> None:
@@ -183,7 +196,37 @@ def link_that_comes_later(folder: Path, other: Path) -> Callable[[], object]:
     return change
 
 
+def another_name_in_the_same_directory(folder: Path, other: Path) -> Callable[[], object]:
+    """What inotify reports has a name that does not count."""
+    write(folder / "settings.py.dev")
+    (folder / "settings.py").symlink_to("settings.py.dev")
+    return lambda: write(folder / "settings.py.dev")
+
+
+def beside_links_to_themselves(folder: Path, other: Path) -> Callable[[], object]:
+    write(other / "real.py")
+    for number in range(6):
+        (other / f"loop{number}").symlink_to(f"loop{number}")
+    (folder / "package").symlink_to(other)
+    return lambda: write(other / "real.py")
+
+
+def with_a_new_owner_of_the_link(folder: Path, other: Path) -> Callable[[], object]:
+    write(other / "real.py")
+    (folder / "linked.py").symlink_to(other / "real.py")
+
+    def change() -> None:
+        write(other / "real.py")
+        # Its time changes.
+        os.chown(folder / "linked.py", os.getuid(), os.getgid(), follow_symlinks=False)
+
+    return change
+
+
 LINKED = [
+    (another_name_in_the_same_directory, "settings.py"),
+    (beside_links_to_themselves, "package/real.py"),
+    (with_a_new_owner_of_the_link, "linked.py"),
     (module_elsewhere, "linked.py"),
     (module_elsewhere_is_renamed, "linked.py"),
     (chain, "linked.py"),
@@ -215,6 +258,55 @@ def test_a_watched_directory_that_is_a_link(tmp_path: Path) -> None:
         assert found == [str(tmp_path / "current" / "app.py")]
         # What is written behind the link now is seen, too.
         assert told.wait_for(lambda: write(tmp_path / "current" / "app.py"))
+
+
+def replace_folder(folder: Path) -> None:
+    (folder.parent / "new").mkdir()
+    folder.rename(folder.parent / "old")
+    (folder.parent / "new").rename(folder)
+
+
+def make_again(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+@pytest.mark.parametrize("exchange", [replace_folder, make_again])
+def test_a_watched_directory_that_is_replaced(tmp_path: Path, exchange: Callable[[Path], None]) -> None:
+    folder = tmp_path / "app"
+    folder.mkdir()
+    with Told(folder) as told:
+        told.wait_for(lambda: write(folder / "app.py"))
+        exchange(folder)
+        assert str(folder / "later.py") in told.wait_for(lambda: write(folder / "later.py"))
+        # Not only once.
+        (folder / "later.py").unlink()
+        assert str(folder / "later.py") in told.wait_for(lambda: write(folder / "later.py"))
+
+
+class Stirred(asyncio.Event):
+    """As while something is made or removed all the time."""
+
+    def clear(self) -> None:
+        pass
+
+
+async def test_links_are_looked_at_however_busy_the_directory_is(tmp_path: Path) -> None:
+    folder, other = tmp_path / "app", tmp_path / "other"
+    folder.mkdir()
+    other.mkdir()
+    write(other / "real.py")
+    (folder / "linked.py").symlink_to(other / "real.py")
+    watching = Watching(Options(reload=True, reload_dirs=[str(folder)]))
+    changed: asyncio.Queue[str] = asyncio.Queue()
+    stirred = Stirred()
+    stirred.set()
+    looking = asyncio.ensure_future(watching._watch_links(changed, stirred))
+    while changed.empty():
+        write(other / "real.py")
+        await asyncio.sleep(0.1)
+    assert changed.get_nowait() == str(folder / "linked.py")
+    looking.cancel()
 
 
 def test_nothing_is_reported_twice_or_without_a_change(tmp_path: Path) -> None:

@@ -20,12 +20,14 @@ __all__ = ["Links", "silent_mounts"]
 class Sight(NamedTuple):
     """What is seen of a file behind a link."""
 
-    link: tuple[int, int]
-    """The link itself, if it has the name of a file. Its directory is watched: a new one is reported by inotify."""
+    link: tuple[int, str]
+    """The link itself, if it has the name of a file: its inode, and what it names. inotify reports another one."""
     real_path: str
     stamp: tuple[int, int, int, int]
     """Device, inode, time of the last change and length: another file has another one."""
 
+
+_NO_LINK = (0, "")
 
 # Filesystems whose files are also changed elsewhere, of which this kernel knows nothing: mounts of the network, and of
 # the host of a virtual machine (Docker Desktop, WSL, VirtualBox, VMware, Parallels).
@@ -79,7 +81,8 @@ class Links:
             return old is not new
         if old.link != new.link:
             return False
-        is_reported = any(_is_in(new.real_path, folder) for folder in self._folders)
+        # A change of a file whose own name does not matter is not passed on.
+        is_reported = self._counts(new.real_path) and any(_is_in(new.real_path, folder) for folder in self._folders)
         return old.real_path != new.real_path or (old.stamp != new.stamp and not is_reported)
 
     def _sights(self, link: str) -> Iterator[tuple[str, Sight]]:
@@ -90,15 +93,8 @@ class Links:
             try:
                 status = os.stat(path)  # noqa: PTH116 - by name, many times
                 if not stat.S_ISDIR(status.st_mode):
-                    own = os.lstat(path) if path == link else None
-                    yield (
-                        path,
-                        Sight(
-                            (0, 0) if own is None else (own.st_ino, own.st_ctime_ns),
-                            real,
-                            (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size),
-                        ),
-                    )
+                    stamp = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
+                    yield path, Sight(_itself(path) if path == link else _NO_LINK, real, stamp)
                     continue
                 # A directory below may lead back to one above.
                 if (place := (status.st_dev, status.st_ino)) in seen:
@@ -106,7 +102,7 @@ class Links:
                 seen.add(place)
                 with os.scandir(path) as entries:
                     for entry in entries:
-                        is_wanted = not entry.name.startswith(".") if entry.is_dir() else self._counts(entry.path)
+                        is_wanted = not entry.name.startswith(".") if _is_folder(entry) else self._counts(entry.path)
                         if is_wanted:
                             is_link = entry.is_symlink()
                             waiting.append(
@@ -141,6 +137,22 @@ def silent_mounts(folder: str, mounts: Iterable[str] | None = None) -> list[str]
         elif _is_in(place, folder) and _is_silent(kind):
             found.append(place)
     return [folder, *found] if _is_silent(kind_above) else found
+
+
+def _itself(path: str) -> tuple[int, str]:
+    try:
+        return os.lstat(path).st_ino, os.readlink(path)  # noqa: PTH115 - by name, many times
+    except OSError:
+        # It has been replaced by a file.
+        return _NO_LINK
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        # A link that leads to itself, or to where this process may not look.
+        return False
 
 
 def _is_silent(kind: str) -> bool:

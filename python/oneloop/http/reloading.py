@@ -46,7 +46,9 @@ class Watching:
         folders = [one.resolve() for one in given]
         # A directory inside another one is watched together with it.
         self.folders = [one for one in dict.fromkeys(folders) if not any(other in one.parents for other in folders)]
-        self._left_out = [Path(one).resolve() for one in excludes if Path(one).is_dir()]
+        left_out = [Path(one) for one in excludes if Path(one).is_dir()]
+        # Files below a directory that is a link are reported by the link's name.
+        self._left_out = [*(one.resolve() for one in left_out), *(one.absolute() for one in left_out)]
         self._excludes = [*excludes, *(one for one in EXCLUDED if one not in includes)]
         self._includes = [*includes, *(one for one in INCLUDED if one not in excludes)]
         self._delay_s = options.reload_delay
@@ -106,12 +108,15 @@ class Watching:
         while True:
             stirred.clear()
             has_links = await loop.run_in_executor(None, self._links.find)
-            while not stirred.is_set():
+            while True:
+                # At least once, also if something is made or removed all the time.
                 for path in await loop.run_in_executor(None, self._links.changes):
                     changed.put_nowait(path)
                 if not has_links:
                     await stirred.wait()
                 await asyncio.sleep(POLL_INTERVAL_S)
+                if stirred.is_set():
+                    break
 
     async def _watch(self, folder: str, changed: asyncio.Queue[str], stirred: asyncio.Event) -> None:
         try:
@@ -128,10 +133,13 @@ class Watching:
         except OSError as error:
             log.warning("Cannot watch %s with inotify (%s): polling its files every second instead.", folder, error)
             await self._poll(folder, changed)
+        else:
+            log.warning("%s was removed, moved or replaced: polling its files every second from now on.", folder)
+            # All that is in another one has changed.
+            await self._poll(folder, changed, {})
 
-    async def _poll(self, folder: str, changed: asyncio.Queue[str]) -> None:
+    async def _poll(self, folder: str, changed: asyncio.Queue[str], before: dict[str, int] | None = None) -> None:
         loop = asyncio.get_running_loop()
-        before: dict[str, int] | None = None
         while True:
             now = await loop.run_in_executor(None, lambda: dict(self._times(folder)))
             if before is not None:
