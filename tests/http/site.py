@@ -119,6 +119,15 @@ class Wire:
             await self.writer.wait_closed()
 
 
+async def small_client(port: int, **options: Any) -> Wire:
+    """A client that takes little before its test reads."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+    return Wire(*await asyncio.open_connection(sock=sock, limit=1024, **options))
+
+
 class Site:
     """A server on a port of its own."""
 

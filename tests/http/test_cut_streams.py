@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from tests.http.http2_peer import Peer
-from tests.http.records import CLIENT_GONE, LONG_BYTES, WAYS, Course, Row, recorded, until
+from tests.http.records import CLIENT_GONE, LONG_BYTES, WAYS, Course, Records, Row, recorded, until
+from tests.http.site import Receive, Scope, Send, reply, serving
 
 CANCEL = 8
 
@@ -71,6 +72,36 @@ async def test_a_stream_that_is_cut(way: str, end: Callable[[Peer, int], None], 
     [row] = records.rows
     assert (row.target, row.status, row.is_complete) == (b"/waits", CLIENT_GONE if way in UNBEGUN else 200, False)
     assert row.sent_bytes == 0 if way in UNBEGUN else row.sent_bytes < LONG_BYTES
+
+
+@pytest.mark.parametrize("end", [*ENDS, None])
+async def test_a_response_whose_window_is_closed(end: Callable[[Peer, int], None] | None) -> None:
+    """All of it is written, and its application has ended; None: the client opens the window."""
+    records = Records()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, bytes(100_000))
+
+    async with serving(app, on_response=records.on_response) as site:
+        peer = await asyncio.to_thread(Peer, site.port)
+        stream = await asyncio.to_thread(peer.ask, "/")
+        peer.unread.add(stream)
+        while len(peer.responses[stream].body) < 65_535:
+            assert await asyncio.to_thread(peer.read)
+        await site.until_idle()
+        assert not records.rows
+        if end is not None:
+            await asyncio.to_thread(end, peer, stream)
+        else:
+            peer.h2.acknowledge_received_data(65_535, stream)
+            peer.flush()
+            while not peer.responses[stream].is_complete:
+                assert await asyncio.to_thread(peer.read)
+        await until(lambda: records.rows)
+        peer.sock.close()
+        await site.until_empty()
+    assert records.rows == [Row("GET", b"/", 200, 100_000 if end is None else 65_535, end is None)]
+    assert site.http.total_requests == 1
 
 
 @pytest.mark.parametrize("end", ENDS)

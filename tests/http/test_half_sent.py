@@ -22,6 +22,7 @@ TLS = ("--ssl-certfile", ONLYCERT, "--ssl-keyfile", ONLYKEY)
 PROXY = ("--proxy-protocol",)
 WHOLE = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 HALF = b"GET / HTTP/1.1\r\nHost: "
+HALF_BODY = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf"
 PROXY_2 = b"\r\n\r\n\0\r\nQUIT\n"
 START = PREFACE + frame(SETTINGS)
 
@@ -40,6 +41,7 @@ CASES: dict[str, tuple[tuple[str, ...], bytes, bytes | None]] = {
     "no TLS": (TLS, b"", None),
     "half a TLS record": (TLS, b"\x16\x03\x01\x02", None),
     "half of TLS behind a PROXY header": (PROXY + TLS, b"PROXY UNKNOWN\r\n\x16\x03\x01\x02", None),
+    "half a body whose response is sent": ((), HALF_BODY, None),
     "half of HTTP/2's preface": ((), PREFACE[:10], None),
     "HTTP/2 without settings": ((), PREFACE, None),
     "half a frame": ((), START + frame(HEADERS, END_STREAM, 1, head())[:12], None),

@@ -101,6 +101,17 @@ async def test_the_target_of_a_proxy(target: bytes, sent: bytes, seen: bytes | N
     assert await told(interface, ask, request) == expected
 
 
+@pytest.mark.parametrize("interface", ["asgi", "wsgi"])
+@pytest.mark.parametrize(
+    ("target", "sent", "seen"),
+    [(b"http://b:80/", b"", b"b:80"), (b"http://b/", b"Host: a\r\n", b"b"), (b"/", b"", None)],
+)
+async def test_a_target_of_http10(target: bytes, sent: bytes, seen: bytes | None, interface: str) -> None:
+    """It need not have the field, so the target is the only one to name the host."""
+    request = b"GET %b HTTP/1.0\r\n%b\r\n" % (target, sent)
+    assert await told(interface, ask, request) == (204, [seen])
+
+
 def ask_2(port: int, authority: bytes | None, host: bytes | None) -> int:
     """0: the stream or the connection has ended without a response."""
     fields = [(":method", "GET"), (":scheme", "http"), (":path", "/")]

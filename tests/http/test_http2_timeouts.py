@@ -22,7 +22,7 @@ from tests.http.http2_peer import (
     frame,
     head,
 )
-from tests.http.site import Receive, Scope, Send, Wire, reply, serving
+from tests.http.site import Receive, Scope, Send, Wire, reply, serving, small_client
 from tests.http.virtual import now_s, virtual
 from tests.loops import LoopFactory
 
@@ -72,6 +72,73 @@ async def test_a_client_that_takes_a_response_slowly_gets_all() -> None:
         assert got == size
         # Many times the limit.
         assert now_s() > 200
+        await wire.close()
+
+
+@virtual
+async def test_a_client_that_reads_its_socket_slowly_gets_all() -> None:
+    """Its windows are wide open: for a long time nothing more of the stream can be sent."""
+    size = 8_000_000
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, bytes(size))
+
+    wide = (1 << 30).to_bytes(4)
+    greeting = PREFACE + frame(SETTINGS, 0, 0, b"\0\4" + wide) + frame(WINDOW_UPDATE, 0, 0, wide)
+    async with serving(app, send_timeout_s=30) as site:
+        wire = await small_client(site.port)
+        await wire.send(greeting + frame(HEADERS, END_HEADERS | END_STREAM, 1, head()))
+        got = 0
+        async for kind, flags, _, payload in frames(wire):
+            assert kind != RST_STREAM
+            if kind != DATA:
+                continue
+            got += len(payload)
+            if flags & END_STREAM:
+                break
+            if now_s() < 300:
+                await asyncio.sleep(10)
+        assert got == size
+        await wire.close()
+
+
+@virtual
+async def test_a_stream_that_waits_for_a_more_urgent_one_gets_all() -> None:
+    """It is the server that sends the other one first; the client reads all the time."""
+    size = 2_000_000
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200})
+        parts = 100 if scope["path"] == "/long" else 1
+        for _ in range(parts):
+            await send({"type": "http.response.body", "body": bytes(size // 100), "more_body": True})
+        await send({"type": "http.response.body"})
+
+    def asked(stream: int, path: str, urgency: int) -> bytes:
+        fields = head(("priority", f"u={urgency}"), path=path)
+        return frame(HEADERS, END_HEADERS | END_STREAM, stream, fields)
+
+    async with serving(app, send_timeout_s=10) as site:
+        wire = await small_client(site.port)
+        await wire.send(GREETING + asked(1, "/long", 0) + asked(3, "/short", 6))
+        got = {1: 0, 3: 0}
+        ended = []
+        async for kind, flags, stream, payload in frames(wire):
+            assert kind != RST_STREAM
+            if kind != DATA:
+                continue
+            got[stream] += len(payload)
+            if payload:
+                more = len(payload).to_bytes(4)
+                await wire.send(frame(WINDOW_UPDATE, 0, 0, more) + frame(WINDOW_UPDATE, 0, stream, more))
+            if flags & END_STREAM:
+                ended.append(stream)
+                if len(ended) == 2:
+                    break
+            await asyncio.sleep(1)
+        assert (got, ended) == ({1: size, 3: size // 100}, [1, 3])
+        # Many times the limit.
+        assert now_s() > 100
         await wire.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any, cast
 
@@ -108,6 +109,89 @@ async def test_a_response_that_is_left(way: str, end: str, tmp_path: Path) -> No
         assert row.sent_bytes == 0
     elif not is_complete:
         assert row.sent_bytes < LONG_BYTES
+
+
+def whole(way: str) -> tuple[App, dict[str, Any]]:
+    """An application whose response is one long body, and its options."""
+
+    async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, bytes(LONG_BYTES))
+
+    def wsgi(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", [])
+        return [bytes(LONG_BYTES)]
+
+    if way == "asgi":
+        return asgi, {}
+    return cast("App", wsgi), {"interface": "wsgi", "green": way == "green"}
+
+
+@pytest.mark.parametrize("end", ["fin", "rst", "stop"])
+@pytest.mark.parametrize("way", ["asgi", "wsgi", "green"])
+async def test_a_response_that_is_left_when_all_of_it_is_written(way: str, end: str, tmp_path: Path) -> None:
+    """It waits in the transport; its application has ended."""
+    records = Records()
+    app, options = whole(way)
+    async with serving(app, on_response=records.on_response, **options) as site:
+        wire = await site.connect(limit=1000)
+        await wire.send(GET)
+        await wire.head()
+        await site.until_idle()
+        assert not records.rows
+        await leave(site, wire, end, Course(tmp_path))
+        await until(lambda: records.rows)
+        await wire.close()
+        for thread in site.http.end_threads():
+            await asyncio.to_thread(thread.join, 10)
+    [row] = records.rows
+    assert (row.status, row.is_complete) == (200, False)
+    assert 0 < row.sent_bytes < LONG_BYTES
+    assert site.http.total_requests == 1
+    records.check_metrics()
+
+
+@pytest.mark.parametrize("way", ["asgi", "wsgi", "green"])
+async def test_a_response_is_recorded_when_its_client_has_read(way: str) -> None:
+    records = Records()
+    app, options = whole(way)
+    async with serving(app, on_response=records.on_response, **options) as site:
+        wire = await site.connect(limit=1000)
+        await wire.send(GET + GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        for number in range(2):
+            assert len(records.rows) == number
+            assert len((await wire.answer()).body) == LONG_BYTES
+        assert await wire.rest() == b""
+        await site.until_empty()
+        for thread in site.http.end_threads():
+            await asyncio.to_thread(thread.join, 10)
+    assert records.rows == [Row("GET", b"/", 200, LONG_BYTES, True)] * 2
+    records.check_metrics()
+
+
+@pytest.mark.parametrize("is_green", [False, True])
+async def test_a_client_that_has_left_without_a_word(is_green: bool) -> None:
+    """Only sending tells of it: nothing was read since."""
+    records = Records()
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+
+    async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
+        client.close()
+        await reply(send, PART)
+
+    def wsgi(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        client.close()
+        start_response("200 OK", [])
+        return [PART]
+
+    app = cast("App", wsgi) if is_green else asgi
+    options: dict[str, Any] = {"interface": "wsgi", "green": True} if is_green else {}
+    async with serving(app, on_response=records.on_response, **options) as site:
+        client.connect(("127.0.0.1", site.port))
+        client.sendall(GET)
+        await until(lambda: records.rows)
+        await site.until_empty()
+    assert records.rows == [Row("GET", b"/", 200, 0, False)]
 
 
 async def test_a_request_whose_rest_never_comes(tmp_path: Path) -> None:
@@ -250,6 +334,7 @@ async def test_the_servers_own_responses(name: str, tmp_path: Path) -> None:
         await wire.close()
         await site.until_empty()
     assert records.rows == [row._replace(sent_bytes=len(response.body))]
+    assert site.http.total_requests == 1
     records.check_metrics()
 
 

@@ -15,7 +15,7 @@ import pytest
 from oneloop import testing
 from oneloop.http.static import settings
 from tests.http.frames import BINARY, CLOSE, PING, PONG, TEXT, Frame, frame, handshake, opened
-from tests.http.site import GET, Echo, Receive, Scope, Send, Wire, body_of, reply, serving
+from tests.http.site import GET, Echo, Receive, Scope, Send, body_of, reply, serving, small_client
 from tests.http.virtual import now_s, virtual
 from tests.loops import LoopFactory
 
@@ -143,6 +143,59 @@ async def test_a_fresh_connection_does_not_hold_up_the_end() -> None:
         while not site.http.connections:
             await asyncio.sleep(0)
         site.http.shut_down()
+        assert await wire.rest() == b""
+        assert now_s() <= 4
+
+
+PROXY_HEADER = b"PROXY TCP4 192.0.2.1 192.0.2.2 1111 443\r\n"
+HALF_BODY = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nhalf"
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "is_proxied"),
+    [
+        (b"", b"", False),
+        (b"", b"G", False),
+        (GET, b"", False),
+        (GET, b"G", False),
+        # Its response is sent: the rest would only be dropped.
+        (HALF_BODY, b"", False),
+        (HALF_BODY, b"x", False),
+        (b"", b"", True),
+        (b"", PROXY_HEADER[:10], True),
+        (b"", PROXY_HEADER, True),
+        (PROXY_HEADER[:10], b"", True),
+        (PROXY_HEADER[:10], PROXY_HEADER[10:], True),
+        (PROXY_HEADER[:10], PROXY_HEADER[10:] + b"G", True),
+    ],
+)
+@virtual
+async def test_an_end_waits_for_nothing_that_has_not_come(before: bytes, behind: bytes, is_proxied: bool) -> None:
+    """What comes behind the signal has no more time than what came before it."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send)
+
+    limits = dict.fromkeys(("keep_alive_timeout_s", "header_timeout_s", "body_timeout_s"), 1000)
+    async with serving(app, proxy_protocol=is_proxied, **limits) as site:
+        wire = await site.connect()
+        await wire.send(before)
+        if b"\r\n\r\n" in before:
+            await wire.answer()
+        while not site.http.connections:
+            await asyncio.sleep(0)
+        site.http.shut_down()
+        await wire.send(behind)
+        await wire.rest()
+        assert now_s() <= 4
+
+
+@virtual
+async def test_a_connection_that_is_made_during_the_end() -> None:
+    """Its handshake of TLS may have taken until then."""
+    async with serving(Echo(), keep_alive_timeout_s=1000, header_timeout_s=1000) as site:
+        site.http.shut_down()
+        wire = await site.connect()
         assert await wire.rest() == b""
         assert now_s() <= 4
 
@@ -309,9 +362,6 @@ async def test_a_late_body_does_not_end_a_stream_of_http10_well() -> None:
             await wire.answer()
 
 
-PROXY_HEADER = b"PROXY TCP4 192.0.2.1 192.0.2.2 1111 443\r\n"
-
-
 @virtual
 async def test_a_proxys_header_byte_by_byte_has_one_deadline() -> None:
     async with serving(Echo(), proxy_protocol=True, header_timeout_s=10) as site:
@@ -346,14 +396,6 @@ async def test_each_file_begins_the_keep_alive_time_anew(tmp_path: Path) -> None
         for _ in range(4):
             assert (await wire.ask(b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n")).body == b"file"
             await asyncio.sleep(3)
-
-
-async def small_client(port: int) -> Wire:
-    sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    sock.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
-    return Wire(*await asyncio.open_connection(sock=sock, limit=1024))
 
 
 @pytest.mark.parametrize(

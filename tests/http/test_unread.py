@@ -14,8 +14,7 @@ from oneloop import testing
 from oneloop.http.static import settings
 from tests.http.frames import handshake
 from tests.http.http2_peer import END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, frame, head
-from tests.http.site import GET, Receive, Scope, Send, reply, serving
-from tests.http.test_timeouts import small_client
+from tests.http.site import GET, Receive, Scope, Send, reply, serving, small_client
 from tests.http.virtual import now_s, virtual
 from tests.loops import LoopFactory
 

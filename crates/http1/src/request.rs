@@ -47,6 +47,27 @@ pub struct Request<'a, 'h> {
     pub len: usize,
 }
 
+impl<'a> Request<'a, '_> {
+    /// The host that is asked for, and its port if that is named: RFC 9112 section 3.3.
+    pub fn host(&self) -> Option<&'a [u8]> {
+        match self.target {
+            Target::Absolute { authority } | Target::Authority { authority } => Some(authority),
+            Target::Origin | Target::Asterisk => self.host_field(),
+        }
+    }
+
+    /// The host that the target names and no field does, as HTTP/1.0 allows. A field would have its value.
+    pub fn unnamed_host(&self) -> Option<&'a [u8]> {
+        let Target::Absolute { authority } = self.target else { return None };
+        if self.host_field().is_some() { None } else { Some(authority) }
+    }
+
+    fn host_field(&self) -> Option<&'a [u8]> {
+        let field = self.headers.iter().find(|field| field.name.eq_ignore_ascii_case("host"))?;
+        Some(field.value)
+    }
+}
+
 /// Parses the head of a request at the start of `input`; `None` while it is incomplete.
 ///
 /// `fields` is space for the header fields; more of them are refused.

@@ -373,6 +373,12 @@ impl<B: AsRef<[u8]>> Session<B> {
         Some(body.len_bytes())
     }
 
+    /// The peer has opened the stream's own window.
+    pub fn may_send(&self, stream: i32) -> bool {
+        // SAFETY: no pointer but the session's is passed.
+        unsafe { c::nghttp2_session_get_stream_remote_window_size(self.raw.as_ptr(), stream) > 0 }
+    }
+
     /// Ends a stream at once, in both directions, unless it is over. What is queued on it is dropped.
     pub fn reset(&mut self, stream: i32, code: Code) -> Result<(), Failure> {
         let raw = self.raw.as_ptr();

@@ -40,6 +40,7 @@ impl TlsTransport {
             s.is_lost = true;
             s.out.writes_after_loss += 1;
             let backlog = std::mem::take(&mut s.out.backlog);
+            s.out.lost_bytes = backlog.len_bytes();
             (tells, s.protocol.take(), s.shutdown_timer.take(), backlog)
         });
         drop(backlog);
@@ -225,7 +226,8 @@ impl TlsTransport {
 
     fn start_shutdown_timer(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        if self.state.with(py, |s| s.shutdown_timer.is_some()) {
+        // Who lets it drop the input looks itself whether the peer reads: one that does, slowly, is not ended.
+        if self.state.with(py, |s| s.shutdown_timer.is_some() || s.drops_input) {
             return Ok(());
         }
         let timer = Self::call_later(slf, self.timeouts.shutdown_s, "_check_shutdown_timeout")?;

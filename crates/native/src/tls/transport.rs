@@ -61,6 +61,8 @@ pub struct Opening {
 #[derive(Default)]
 pub struct Outgoing {
     pub backlog: Backlog,
+    /// What it held when the connection was lost.
+    pub lost_bytes: usize,
     pub marks: Marks,
     /// The transport below is paused.
     pub is_blocked: bool,
@@ -154,6 +156,17 @@ impl TlsTransport {
         // A send may have failed below, which is told in the next tick.
         let is_lost = matches!(under, Some(Under::Stream(stream)) if stream.get().is_over(py));
         is_lost || !matches!(phase, Phase::Handshake | Phase::Wrapped)
+    }
+
+    /// What was still queued when the connection was lost, here and below.
+    pub fn lost_bytes(&self, py: Python<'_>) -> usize {
+        self.state.with(py, |s| {
+            let below = match &s.under {
+                Some(Under::Stream(stream)) => stream.get().lost_bytes(py),
+                _ => 0,
+            };
+            s.out.lost_bytes + below
+        })
     }
 
     pub fn set_phase(&self, py: Python<'_>, phase: Phase) {

@@ -62,15 +62,8 @@ fn is_plain(view: &Bound<'_, PyDict>, interface: Interface) -> PyResult<bool> {
 }
 
 fn redirect(request: &Request<'_, '_>, port: u16) -> Reply {
-    let named = match request.target {
-        Target::Absolute { authority } | Target::Authority { authority } => Some(authority),
-        Target::Origin | Target::Asterisk => {
-            let host = request.headers.iter().find(|field| field.name.eq_ignore_ascii_case("host"));
-            host.map(|field| field.value)
-        }
-    };
-    // The parser has checked that these are visible ASCII.
-    let host = String::from_utf8_lossy(without_port(named.unwrap_or_default()));
+    // The parser has checked that it is visible ASCII.
+    let host = String::from_utf8_lossy(without_port(request.host().unwrap_or_default()));
     if host.is_empty() {
         return Reply::plain(400, "");
     }

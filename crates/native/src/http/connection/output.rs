@@ -74,14 +74,39 @@ pub fn write_parts(
     }
 }
 
+/// Bytes that were written and that the kernel does not have yet.
+pub fn kept_bytes(under: &Under, py: Python<'_>) -> PyResult<usize> {
+    let kept: usize =
+        under.object(py).call_method0(intern!(py, "get_write_buffer_size"))?.extract()?;
+    // With TLS, what is encrypted waits in the transport below.
+    let below = match under {
+        Under::Stream(_) => None,
+        Under::Other(other) => {
+            other.bind(py).cast_exact::<TlsTransport>().ok().and_then(|tls| tls.get().under(py))
+        }
+    };
+    match below {
+        Some(below) => Ok(kept + kept_bytes(&below, py)?),
+        None => Ok(kept),
+    }
+}
+
+/// Bytes that were written, and were still queued when the connection was lost.
+pub fn lost_bytes(under: &Under, py: Python<'_>) -> usize {
+    match under {
+        Under::Stream(stream) => stream.get().lost_bytes(py),
+        Under::Other(other) => {
+            other.bind(py).cast_exact::<TlsTransport>().map_or(0, |tls| tls.get().lost_bytes(py))
+        }
+    }
+}
+
 /// Bytes that were written and not yet received by the peer, including those in the kernel. The kernel's send queue
 /// is so long that a slow peer may take nothing from the transport's own queue for minutes.
 pub fn untaken_bytes(under: &Under, py: Python<'_>) -> PyResult<usize> {
-    let kept: usize =
-        under.object(py).call_method0(intern!(py, "get_write_buffer_size"))?.extract()?;
     // A closed socket has no send queue, nor has anything that is not a socket.
     let queued = descriptor(under, py)?.and_then(|fd| socket::untaken_bytes(fd).ok());
-    Ok(kept + queued.unwrap_or(0))
+    Ok(kept_bytes(under, py)? + queued.unwrap_or(0))
 }
 
 /// The number of the socket; -1 after it was closed, `None` if the transport has none.

@@ -4,7 +4,8 @@
 //!
 //! | end                                                    | recorded by             | status    | complete |
 //! |--------------------------------------------------------|-------------------------|-----------|----------|
-//! | its last part was written                              | `Exchange::complete`    | its own   | yes      |
+//! | its last part was written, and nothing waits           | `Exchange::complete`    | its own   | yes      |
+//! | what waited for the client was sent                    | its `Carrier`           | its own   | yes      |
 //! | it is the server's own                                 | `respond`, `refuse`     | its own   | yes      |
 //! | a WebSocket was opened; its messages are no response   | `WebSocket::accept`     | 101       | yes      |
 //! | the client is gone, or it was broken off               | `Exchange::disconnect`  | its own   | no       |
@@ -43,7 +44,7 @@ struct Asked<'py> {
 /// What a record says of the response.
 struct Given {
     status: u16,
-    /// The length of the body that was written.
+    /// The length of the body that was sent.
     sent_bytes: u64,
     duration_s: f64,
     is_complete: bool,
@@ -75,6 +76,8 @@ impl Exchange {
             (s.target.take(), s.scope.take(), status, s.sent_bytes, s.began_ns)
         });
         let (Some(target), Some(scope)) = (target, scope) else { return Ok(()) };
+        let lost_bytes = if is_complete { 0 } else { self.carrier.calls.lost_bytes(py, self) };
+        let sent_bytes = sent_bytes.saturating_sub(lost_bytes as u64);
         let duration_s = (service.owner.get().now_ns(py) - began_ns) as f64 / 1e9;
         let given = Given { status, sent_bytes, duration_s, is_complete };
         service.tell(py, || Asked::of_scope(scope.bind(py), target.into_bound(py)), &given)
@@ -101,7 +104,8 @@ pub fn record_refused<'py, F: FnOnce() -> PyResult<Bound<'py, PyAny>>>(
     let Refused { input, limits, client, status, sent_bytes } = refused;
     // The duration begins with the end of the head, where a request is refused at the latest.
     let given = Given { status, sent_bytes, duration_s: 0.0, is_complete: true };
-    service.tell(py, || Asked::of_input(service, &client()?, input, limits), &given)
+    let told = service.tell(py, || Asked::of_input(service, &client()?, input, limits), &given);
+    told.and(service.count_response(py))
 }
 
 /// A request of HTTP/2 whose head is wrong: what could be read of it.
@@ -128,7 +132,7 @@ pub fn record_malformed(service: &Service, found: Malformed<'_, '_>) -> PyResult
             headers: fallible::list(py)?.into_any(),
         })
     };
-    service.tell(py, asked, &given)
+    service.tell(py, asked, &given).and(service.count_response(py))
 }
 
 impl Service {

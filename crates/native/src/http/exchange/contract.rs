@@ -60,6 +60,13 @@ pub trait Carrier: TunnelCarrier {
     /// Sends a whole response by the server.
     fn send_text(&self, exchange: &Bound<'_, Exchange>, status: u16, text: &str) -> PyResult<()>;
 
+    /// All of the response is written. True if a part of it waits for the client: then the carrier records it, when that
+    /// part is sent or lost.
+    fn records_later(&self, exchange: &Bound<'_, Exchange>) -> bool;
+
+    /// So many bytes of what was written were never sent: the connection, or its stream, was lost before.
+    fn lost_bytes(&self, py: Python<'_>, exchange: &Exchange) -> usize;
+
     /// The response is complete.
     fn end(&self, exchange: &Bound<'_, Exchange>) -> PyResult<()>;
 

@@ -75,7 +75,12 @@ pub fn method<'py>(py: Python<'py>, method: &str) -> PyResult<Bound<'py, PyStrin
 }
 
 pub fn headers<'py>(py: Python<'py>, request: &Request<'_, '_>) -> PyResult<Bound<'py, PyList>> {
-    let mut fields = Vec::with_capacity(request.headers.len());
+    let mut fields = Vec::with_capacity(request.headers.len() + 1);
+    if let Some(host) = request.unnamed_host() {
+        let pair =
+            [fallible::bytes(py, b"host")?.into_any(), fallible::bytes(py, host)?.into_any()];
+        fields.push(fallible::tuple(py, pair)?.into_any());
+    }
     for field in request.headers {
         let name = field_names::lower(py, field.name)?;
         let value = fallible::bytes(py, field.value)?;

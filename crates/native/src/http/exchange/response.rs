@@ -29,6 +29,16 @@ impl State {
         Ok(())
     }
 
+    /// The connection's end is that of the body, which has begun.
+    pub fn ends_by_close(&self) -> bool {
+        self.framing == Framing::UntilClose
+    }
+
+    /// All of it is written, and its carrier records it.
+    pub fn is_unrecorded(&self) -> bool {
+        self.response == Response::Complete && !self.is_recorded
+    }
+
     fn is_length_unknown(&self) -> bool {
         self.response == Response::Started && self.framing == Framing::Unknown
     }
@@ -186,15 +196,16 @@ impl Exchange {
         let py = slf.py();
         let this = slf.get();
         let has_bytes = !framed.out.is_empty() || framed.tail.is_some();
-        // The connection's end is told in the next tick; the application may go on until then, and end the response.
+        let sent = this.carrier.calls.send_body(slf, &framed, body);
+        this.service.get().keep_spare(py, framed.out);
+        sent?;
+        // The connection's end, which this may have found, is told in the next tick; the application may go on until
+        // then, and end the response.
         let is_lost = has_bytes && this.carrier.calls.is_ending(slf)?;
         let sent_bytes = if is_lost { 0 } else { framed.body_bytes };
         if is_lost {
             this.state.with(py, |s| s.is_cut = true);
         }
-        let sent = this.carrier.calls.send_body(slf, &framed, body);
-        this.service.get().keep_spare(py, framed.out);
-        sent?;
         if framed.ends {
             return Self::complete(slf, sent_bytes);
         }
@@ -232,7 +243,8 @@ impl Exchange {
             (std::mem::take(&mut s.receive_waiters), s.is_cut)
         });
         let woken = if waiters.is_empty() { Ok(()) } else { wake(py, waiters) };
-        let recorded = this.record(py, !is_cut);
+        let is_later = !is_cut && this.carrier.calls.records_later(slf);
+        let recorded = if is_later { Ok(()) } else { this.record(py, !is_cut) };
         this.carrier.calls.end(slf).and(woken).and(recorded)
     }
 }

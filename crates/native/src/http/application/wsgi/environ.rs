@@ -199,8 +199,7 @@ fn set_named_server(
     is_tls: bool,
 ) -> PyResult<()> {
     let py = environ.py();
-    let host = request.headers.iter().find(|field| field.name.eq_ignore_ascii_case("host"));
-    let host = host.map_or(&b""[..], |field| field.value);
+    let host = request.host().unwrap_or_default();
     let (name, port) = match host.iter().rposition(|byte| *byte == b':') {
         Some(at) if host[at + 1..].iter().all(u8::is_ascii_digit) => (&host[..at], &host[at + 1..]),
         _ => (host, &b""[..]),
@@ -217,6 +216,9 @@ fn set_named_server(
 
 fn set_fields(environ: &Bound<'_, PyDict>, request: &Request<'_, '_>) -> PyResult<()> {
     let py = environ.py();
+    if let Some(host) = request.unnamed_host() {
+        environ.set_item(intern!(py, "HTTP_HOST"), latin1(py, host)?)?;
+    }
     for field in request.headers {
         let Some(key) = key(py, field.name)? else { continue };
         let value = latin1(py, field.value)?;

@@ -103,6 +103,14 @@ impl Carrier for Calls {
         HttpConnection::write(connection, &response)
     }
 
+    fn records_later(&self, exchange: &Bound<'_, Exchange>) -> bool {
+        HttpConnection::keep_unrecorded(connection(exchange), exchange)
+    }
+
+    fn lost_bytes(&self, py: Python<'_>, exchange: &Exchange) -> usize {
+        connection_of(py, exchange).get().state.with(py, |s| s.lost_bytes)
+    }
+
     fn end(&self, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         HttpConnection::response_ended(connection(exchange), exchange)
     }

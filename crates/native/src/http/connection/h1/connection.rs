@@ -72,6 +72,8 @@ pub struct State {
     /// This many bytes of it are known to contain no end of a head.
     pub searched: usize,
     pub exchange: Option<Object<Exchange>>,
+    /// Its response is written, and waits for the peer. There is one at most: meanwhile no other request is taken.
+    pub unrecorded: Option<Object<Exchange>>,
     pub awaited: Awaited,
     pub deadline_ns: u64,
     /// The transport's unsent bytes at the last check.
@@ -87,8 +89,12 @@ pub struct State {
     /// The peer has ended its side.
     pub has_eof: bool,
     pub is_lost: bool,
+    /// What was still queued then.
+    pub lost_bytes: usize,
     /// The current request is the last one.
     pub is_last: bool,
+    /// The last response has no other end than the connection's.
+    pub ends_by_close: bool,
     /// No request has arrived yet.
     pub is_fresh: bool,
     /// Futures of `send` calls that wait until the transport takes more.
@@ -107,6 +113,20 @@ impl State {
     /// No request is taken until the peer has read what was sent: what it sends meanwhile stays in the buffer.
     pub fn is_held(&self) -> bool {
         self.is_writing_paused && matches!(self.input, Input::Head)
+    }
+
+    /// The peer has to read what was sent, in time.
+    pub fn is_draining(&self) -> bool {
+        self.is_writing_paused && self.awaited == Awaited::Drain && self.deadline_ns != NEVER_NS
+    }
+
+    /// More of a body is to come, and nothing else is waited for.
+    fn wants_body(&self, py: Python<'_>) -> bool {
+        let is_asked = |e: &Object<Exchange>| !e.get().state.with(py, |s| s.expects_continue);
+        matches!(self.input, Input::Body(_))
+            && !self.is_reading_paused
+            && self.deadline_ns == NEVER_NS
+            && self.exchange.as_ref().is_none_or(is_asked)
     }
 
     /// No request follows the current one.
@@ -133,6 +153,7 @@ impl HttpConnection {
             buffer: Vec::new(),
             searched: 0,
             exchange: None,
+            unrecorded: None,
             awaited: Awaited::Request,
             deadline_ns: NEVER_NS,
             unsent_bytes: usize::MAX,
@@ -144,7 +165,9 @@ impl HttpConnection {
             is_tls: false,
             has_eof: false,
             is_lost: false,
+            lost_bytes: 0,
             is_last: false,
+            ends_by_close: false,
             is_fresh: true,
             drain_waiters: Vec::new(),
         };
@@ -299,8 +322,8 @@ impl HttpConnection {
         Ok(Self::end_input(slf)? && !is_tls)
     }
 
-    #[pyo3(signature = (_exc = None))]
-    pub fn connection_lost(slf: &Bound<'_, Self>, _exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+    #[pyo3(signature = (exc = None))]
+    pub fn connection_lost(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         let (place, under, buffer) = this.state.with(py, |s| {
@@ -311,11 +334,14 @@ impl HttpConnection {
             let place = std::mem::replace(&mut s.place, usize::MAX);
             (place, s.under.take(), std::mem::take(&mut s.buffer))
         });
+        let lost_bytes = under.as_ref().map_or(0, |under| output::lost_bytes(under, py));
+        this.state.with(py, |s| s.lost_bytes = lost_bytes);
         drop((under, buffer));
         if place != usize::MAX {
             this.open.get().remove(py, place);
         }
-        let notified = this.disconnect(py);
+        let is_sent = exc.is_none() && lost_bytes == 0;
+        let notified = this.disconnect(py).and(this.record_kept(py, is_sent));
         let exchange = this.state.with(py, |s| s.exchange.take());
         drop(exchange);
         notified
@@ -325,7 +351,7 @@ impl HttpConnection {
         let is_free = self.state.with(py, |s| {
             s.is_writing_paused = true;
             s.unsent_bytes = usize::MAX;
-            s.deadline_ns == NEVER_NS
+            s.deadline_ns == NEVER_NS || s.awaited == Awaited::Body
         });
         if is_free {
             self.wait_for(py, Awaited::Drain);
@@ -335,15 +361,22 @@ impl HttpConnection {
     fn resume_writing(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        let (was_held, waiters) = this.state.with(py, |s| {
+        let (was_held, wants_body, waiters) = this.state.with(py, |s| {
             let was_held = s.is_held();
             s.is_writing_paused = false;
             if s.awaited == Awaited::Drain {
                 s.deadline_ns = NEVER_NS;
             }
-            (was_held, std::mem::take(&mut s.drain_waiters))
+            (was_held, s.wants_body(py), std::mem::take(&mut s.drain_waiters))
         });
-        let woken = wake(py, waiters);
+        if wants_body {
+            this.wait_for(py, Awaited::Body);
+        }
+        let mut woken = wake(py, waiters);
+        // A transport of TLS that closes has passed everything on, and does not know yet what becomes of it.
+        if this.state.with(py, |s| s.unrecorded.is_some()) && !this.is_ending(py)? {
+            woken = woken.and(this.record_kept(py, true));
+        }
         if was_held {
             return Self::go_to_next_request(slf).and(woken);
         }
@@ -367,7 +400,7 @@ impl HttpConnection {
                     Some(Under::Other(other)) => visit.call(other)?,
                     None => {}
                 }
-                if let Some(exchange) = &s.exchange {
+                for exchange in s.exchange.iter().chain(&s.unrecorded) {
                     exchange.visit(&visit)?;
                 }
                 s.drain_waiters.iter().try_for_each(|waiter| visit.call(waiter))
@@ -376,7 +409,7 @@ impl HttpConnection {
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        let old = self.state.with(py, |s| (s.under.take(), s.exchange.take()));
+        let old = self.state.with(py, |s| (s.under.take(), s.exchange.take(), s.unrecorded.take()));
         drop(old);
     }
 }

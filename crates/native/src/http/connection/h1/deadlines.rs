@@ -14,7 +14,7 @@ impl HttpConnection {
     /// Sets the awaited event and its deadline.
     pub fn wait_for(&self, py: Python<'_>, awaited: Awaited) {
         let options = &self.open.get().options;
-        let time_ns = match awaited {
+        let mut time_ns = match awaited {
             Awaited::Request => options.keep_alive_ns,
             Awaited::Head => options.header_ns,
             Awaited::Body => options.body_ns,
@@ -23,8 +23,16 @@ impl HttpConnection {
             Awaited::Ping => options.ws_ping_interval_ns,
             Awaited::Pong => options.ws_ping_timeout_ns,
         };
+        if matches!(awaited, Awaited::Request | Awaited::Head) && self.is_shutting_down(py) {
+            // Whatever it comes behind: a proxy's header, a handshake of TLS.
+            time_ns = time_ns.min(UNBEGUN_NS);
+        }
         let now_ns = self.service.get().owner.get().now_ns(py);
         self.state.with(py, |s| {
+            if awaited == Awaited::Body && s.is_draining() {
+                // A peer that has to read first is not excused by what it sends.
+                return;
+            }
             s.awaited = awaited;
             s.deadline_ns = now_ns.saturating_add(time_ns);
         });
@@ -34,9 +42,6 @@ impl HttpConnection {
     pub fn wait_for_head(&self, py: Python<'_>) {
         if self.state.with(py, |s| s.awaited != Awaited::Head) {
             self.wait_for(py, Awaited::Head);
-            if self.is_shutting_down(py) {
-                self.wait_at_most(py, UNBEGUN_NS);
-            }
         }
     }
 
@@ -52,10 +57,14 @@ impl HttpConnection {
 
     /// Removes the deadline, unless the transport is paused: then the peer must read what was sent.
     pub fn wait_for_nothing(&self, py: Python<'_>) {
-        if self.state.with(py, |s| s.is_writing_paused) {
+        let is_paused = self.state.with(py, |s| {
+            if !s.is_writing_paused {
+                s.deadline_ns = NEVER_NS;
+            }
+            s.is_writing_paused && !s.is_draining()
+        });
+        if is_paused {
             self.wait_for(py, Awaited::Drain);
-        } else {
-            self.state.with(py, |s| s.deadline_ns = NEVER_NS);
         }
     }
 
@@ -116,7 +125,7 @@ impl HttpConnection {
                 self.wait_for(py, Awaited::End);
             }
         } else {
-            return self.call_under(py, "abort");
+            return self.abort_transport(py);
         }
         Ok(())
     }
@@ -135,6 +144,10 @@ impl HttpConnection {
             && let Some(tunnel) = &exchange.get().tunnel
         {
             return tunnel.go_away(&exchange);
+        }
+        if this.state.with(py, |s| s.exchange.is_none() && matches!(s.input, Input::Body(_))) {
+            // Its response is sent: the rest of the body is read only to keep the connection.
+            return this.linger(py);
         }
         let time_ns = this.state.with(py, |s| {
             let awaits_request = matches!(s.input, Input::Head | Input::Proxy)
@@ -164,7 +177,7 @@ impl HttpConnection {
         } else {
             Ok(())
         };
-        slf.get().call_under(py, "abort").and(refused)
+        slf.get().abort_transport(py).and(refused)
     }
 }
 

@@ -41,7 +41,29 @@ impl HttpConnection {
         self.under(py).map_or(Ok(true), |under| output::is_ending(&under, py))
     }
 
-    /// Closing will be a reset.
+    /// The end of the connection would be taken for the end of a body of which a part is missing.
+    fn would_mark_an_end(&self, py: Python<'_>) -> PyResult<bool> {
+        if let Some(exchange) = self.exchange(py) {
+            return Ok(exchange.get().state.with(py, |s| s.ends_by_close()));
+        }
+        match self.under(py) {
+            Some(under) if self.state.with(py, |s| s.ends_by_close) => {
+                Ok(output::kept_bytes(&under, py)? > 0)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Ends the connection at once, and drops what was not sent.
+    pub fn abort_transport(&self, py: Python<'_>) -> PyResult<()> {
+        if self.would_mark_an_end(py)? {
+            self.reset(py)?;
+        }
+        self.call_under(py, "abort")
+    }
+
+    /// Closing will be a reset, which nobody takes for the end of a body. SO_LINGER with no time makes it one:
+    /// socket(7).
     pub fn reset(&self, py: Python<'_>) -> PyResult<()> {
         let Some(under) = self.under(py) else { return Ok(()) };
         let socket = under.object(py).call_method1(intern!(py, "get_extra_info"), ("socket",))?;

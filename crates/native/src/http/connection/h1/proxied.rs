@@ -21,9 +21,7 @@ impl HttpConnection {
         let (header, len) = match proxy_protocol::parse(input) {
             Ok(Some(found)) => found,
             Ok(None) => {
-                if this.state.with(py, |s| s.awaited != Awaited::Head) {
-                    this.wait_for(py, Awaited::Head);
-                }
+                this.wait_for_head(py);
                 return Ok(Progress::Stopped);
             }
             Err(_) => {

@@ -5,7 +5,6 @@ use super::responses::write_status_line;
 use crate::http::exchange::access_record::{Refused, record_refused};
 use crate::http::exchange::contract::Exchange;
 use crate::http::exchange::error_log;
-use crate::http::exchange::response_state::Framing;
 use pyo3::prelude::*;
 
 impl HttpConnection {
@@ -42,7 +41,7 @@ impl HttpConnection {
         if may_respond {
             Self::write(slf, &this.own_response(py, status, reason, is_head))?;
         } else if let Some(exchange) = exchange
-            && exchange.get().state.with(py, |s| s.framing == Framing::UntilClose)
+            && exchange.get().state.with(py, |s| s.ends_by_close())
         {
             return Self::break_off(slf, &exchange);
         }
@@ -54,12 +53,18 @@ impl HttpConnection {
         let py = slf.py();
         let this = slf.get();
         exchange.get().disconnect(py)?;
-        let ends_by_close = exchange.get().state.with(py, |s| s.framing == Framing::UntilClose);
-        if ends_by_close {
-            // An orderly close would mark the end of the body. SO_LINGER with no time makes it a reset: socket(7).
-            this.reset(py)?;
+        if !exchange.get().state.with(py, |s| s.ends_by_close()) {
+            return this.close(py);
         }
-        this.close(py)
+        // An orderly close would mark the end of the body.
+        this.reset(py)?;
+        let is_tls = this.state.with(py, |s| {
+            s.input = Input::Closed;
+            s.is_last = true;
+            s.is_tls
+        });
+        // With TLS, so would the close_notify that closing sends: RFC 8446 section 6.1.
+        if is_tls { this.call_under(py, "abort") } else { this.close(py) }
     }
 
     /// A whole response with a text body, which is left out for HEAD.

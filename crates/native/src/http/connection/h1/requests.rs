@@ -189,9 +189,8 @@ impl HttpConnection {
                 notified.map(|()| true)
             }
             Some(exchange) if is_body => {
-                // The body is incomplete and must not be taken for a complete one.
-                exchange.get().disconnect(py)?;
-                this.close(py)?;
+                // The body is incomplete and must not be taken for a complete one; nor must its response.
+                Self::break_off(slf, &exchange)?;
                 Ok(false)
             }
             // Held requests are answered first.
@@ -494,8 +493,10 @@ impl HttpConnection {
     pub fn response_ended(slf: &Bound<'_, Self>, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        let (keeps_alive, expects_continue) =
-            exchange.get().state.with(py, |s| (s.keeps_alive, s.expects_continue));
+        let (keeps_alive, expects_continue, ends_by_close) = exchange
+            .get()
+            .state
+            .with(py, |s| (s.keeps_alive, s.expects_continue, s.ends_by_close()));
         let (is_current, left) = this.state.with(py, |s| {
             let is_current =
                 s.exchange.as_ref().is_some_and(|current| current.bind(py).is(exchange));
@@ -508,7 +509,10 @@ impl HttpConnection {
         if !is_current {
             return Ok(());
         }
-        let old = this.state.with(py, |s| s.exchange.take());
+        let old = this.state.with(py, |s| {
+            s.ends_by_close = ends_by_close;
+            s.exchange.take()
+        });
         drop(old);
         let is_over = this.state.with(py, |s| {
             let is_closed = s.is_lost || matches!(s.input, Input::Closed | Input::Lingering);

@@ -1,6 +1,7 @@
 //! How a response is written in HTTP/1.1: its status line, the framing of its body, a whole one at once.
 
 use super::connection::HttpConnection;
+use crate::ffi::Object;
 use crate::http::exchange::contract::{Exchange, State};
 use crate::http::exchange::reply::Reply;
 use crate::http::exchange::response_state::{Framed, Framing, Response};
@@ -113,6 +114,27 @@ impl HttpConnection {
         out.extend_from_slice(data);
         out.extend_from_slice(tail);
         Ok(Framed { out, tail: None, ends, body_bytes })
+    }
+
+    /// Keeps an exchange whose response is written, if a part of it waits for the peer: `record_kept`.
+    pub fn keep_unrecorded(slf: &Bound<'_, Self>, exchange: &Bound<'_, Exchange>) -> bool {
+        let py = slf.py();
+        let this = slf.get();
+        let waits = this.state.with(py, |s| s.is_writing_paused && !s.is_lost);
+        if waits {
+            let kept = Object::new(exchange.clone());
+            let old = this.state.with(py, |s| s.unrecorded.replace(kept));
+            debug_assert!(old.is_none(), "a request was taken while the peer did not read");
+        }
+        waits
+    }
+
+    /// The peer has read, or the connection is lost: records the response that has waited for that.
+    pub fn record_kept(&self, py: Python<'_>, is_complete: bool) -> PyResult<()> {
+        match self.state.with(py, |s| s.unrecorded.take()) {
+            Some(exchange) => exchange.get().record(py, is_complete),
+            None => Ok(()),
+        }
     }
 
     /// Sends head and body in one call, without an exchange. Returns the reply if that is not possible.

@@ -237,6 +237,14 @@ impl Carrier for Calls {
         Http2Stream::send_text(stream(exchange), exchange, status, text)
     }
 
+    fn records_later(&self, exchange: &Bound<'_, Exchange>) -> bool {
+        stream(exchange).get().state.with(exchange.py(), |s| s.queued_bytes > 0 && !s.is_lost)
+    }
+
+    fn lost_bytes(&self, py: Python<'_>, exchange: &Exchange) -> usize {
+        stream_of(py, exchange).get().state.with(py, |s| s.lost_bytes)
+    }
+
     /// The stream ends when all of it is sent: `sending`.
     fn end(&self, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         let stream = stream(exchange);

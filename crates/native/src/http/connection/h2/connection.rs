@@ -53,6 +53,8 @@ pub struct StreamState {
     pub drain_waiters: Vec<Py<PyAny>>,
     /// The length of what is queued of the response.
     pub queued_bytes: usize,
+    /// What was queued of it when the stream was lost.
+    pub lost_bytes: usize,
     /// It is in the connection's list of such streams.
     pub is_listed: bool,
     /// Received, and not yet given back to the client's window.
@@ -69,6 +71,8 @@ pub struct StreamState {
     pub body_ns: u64,
     /// The client must have taken some of the response by then.
     pub drain_ns: u64,
+    /// The transport's unsent bytes when that passed.
+    pub unsent_bytes: usize,
     /// What was queued when that began.
     pub drained_bytes: usize,
     pub is_tunnel: bool,
@@ -134,6 +138,8 @@ pub struct State {
     pub drain_ns: u64,
     /// The transport's unsent bytes at the last check.
     pub unsent_bytes: usize,
+    /// When a part of any response was last sent.
+    pub moved_ns: u64,
 }
 
 /// One HTTP/2 connection of a server: an asyncio protocol. Use it only in the loop's thread.
@@ -208,6 +214,7 @@ impl Http2Connection {
             head_ns: NEVER_NS,
             drain_ns: NEVER_NS,
             unsent_bytes: usize::MAX,
+            moved_ns: 0,
         };
         let service = open.get().service.clone_ref(py);
         let made = Self { service, open: open.clone().unbind(), ends, state: LoopCell::new(state) };

@@ -70,7 +70,7 @@ impl Http2Connection {
             service.keep_spare(py, out);
             written?;
             Self::checked(framed)?;
-            Self::end_early(slf, &sent)?;
+            Self::end_sent(slf, &sent)?;
             Self::take_own_events(slf)?;
             if is_empty && sent.is_empty() {
                 break;
@@ -99,12 +99,17 @@ impl Http2Connection {
         stuck.iter().map(leave).fold(Ok(()), PyResult::and)
     }
 
-    /// Streams whose response is sent, although the client still sends: RFC 9113 section 8.1.
-    fn end_early(slf: &Bound<'_, Self>, sent: &[i32]) -> PyResult<()> {
+    /// Responses that are sent: records those that have waited for it, and ends streams on which the client still sends:
+    /// RFC 9113 section 8.1.
+    fn end_sent(slf: &Bound<'_, Self>, sent: &[i32]) -> PyResult<()> {
         let py = slf.py();
+        let mut unrecorded = Vec::new();
         let reset = slf.get().state.with(py, |s| {
             for id in sent {
                 let Some(open) = s.streams.get(id) else { continue };
+                if open.exchange.get().state.with(py, |s| s.is_unrecorded()) {
+                    unrecorded.push(open.exchange.clone_ref(py));
+                }
                 let is_open = open.stream.get().state.with(py, |stream| !stream.has_input_ended);
                 if is_open && let Some(session) = &mut s.session {
                     session.reset(*id, Code::NO_ERROR)?;
@@ -112,7 +117,14 @@ impl Http2Connection {
             }
             Ok(())
         });
-        Self::checked(reset)
+        Self::checked(reset)?;
+        if unrecorded.is_empty() {
+            return Ok(());
+        }
+        let is_lost =
+            slf.get().under(py).map_or(Ok(true), |under| output::is_ending(&under, py))?;
+        let record = |exchange: &Object<Exchange>| exchange.get().record(py, !is_lost);
+        unrecorded.iter().map(record).fold(Ok(()), PyResult::and)
     }
 
     /// Notes what is still queued of each response, and wakes those that wait for less.
@@ -126,11 +138,15 @@ impl Http2Connection {
         this.state.with(py, |s| {
             let Some(session) = &mut s.session else { return };
             let streams = &s.streams;
+            let moved_ns = &mut s.moved_ns;
             s.queued.retain(|id| {
                 let Some(open) = streams.get(id) else { return false };
                 open.stream.get().state.with(py, |stream| {
                     let before = stream.queued_bytes;
                     stream.queued_bytes = session.unsent_bytes(*id).unwrap_or(0);
+                    if stream.queued_bytes < before {
+                        *moved_ns = now_ns;
+                    }
                     if stream.queued_bytes == 0 {
                         stream.drain_ns = NEVER_NS;
                     } else if stream.queued_bytes < before || stream.drain_ns == NEVER_NS {

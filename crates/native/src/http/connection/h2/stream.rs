@@ -22,6 +22,7 @@ impl Http2Stream {
         let state = StreamState {
             drain_waiters: Vec::new(),
             queued_bytes: 0,
+            lost_bytes: 0,
             is_listed: false,
             held_bytes: 0,
             body_bytes: 0,
@@ -31,6 +32,7 @@ impl Http2Stream {
             trailers: Vec::new(),
             body_ns: NEVER_NS,
             drain_ns: NEVER_NS,
+            unsent_bytes: usize::MAX,
             drained_bytes: 0,
             is_tunnel: false,
             kept: Vec::new(),
@@ -145,7 +147,8 @@ impl Http2Stream {
     /// Ends the stream at once: the client has left, or cannot take the response.
     pub fn give_up(slf: &Bound<'_, Self>, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         let connection = slf.get().connection.bind(slf.py());
-        let notified = exchange.get().disconnect(slf.py());
+        // What is queued is dropped.
+        let notified = Self::lose(slf).and(exchange.get().disconnect(slf.py()));
         notified.and(Http2Connection::reset(connection, slf.get().id, Code::CANCEL))
     }
 
@@ -181,7 +184,7 @@ impl Http2Stream {
         let waiters = this.state.with(py, |s| {
             s.is_lost = true;
             s.lost_ns = now_ns;
-            s.queued_bytes = 0;
+            s.lost_bytes += std::mem::take(&mut s.queued_bytes);
             (s.body_ns, s.drain_ns, s.tunnel_deadline.0) = (NEVER_NS, NEVER_NS, NEVER_NS);
             std::mem::take(&mut s.drain_waiters)
         });

@@ -1,0 +1,124 @@
+"""Clients that read slowly, or nothing, and what else they do meanwhile: who reads gets all. In virtual time.
+
+For HTTP/2: `test_http2_timeouts`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from oneloop import testing
+from oneloop import tls as rustls
+from tests.http.site import GET, Receive, Scope, Send, body_of, reply, serving, small_client
+from tests.http.virtual import now_s, virtual
+from tests.loops import LoopFactory
+
+pytest.importorskip("trustme")
+
+from tests.tls.authority import HOST, Authority
+
+POST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
+
+
+@pytest.fixture
+def loop_factory() -> LoopFactory:
+    return testing.new_event_loop
+
+
+@pytest.mark.parametrize("reads", [False, True])
+@virtual
+async def test_who_sends_a_body_slowly_has_to_read_all_the_same(reads: bool) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        reading = asyncio.ensure_future(body_of(receive)) if reads else None
+        try:
+            await send({"type": "http.response.body", "body": bytes(20_000_000), "more_body": True})
+            await send({"type": "http.response.body"})
+        finally:
+            if reading is not None:
+                await asyncio.gather(reading, return_exceptions=True)
+
+    async with serving(app, send_timeout_s=30, body_timeout_s=30) as site:
+        wire = await small_client(site.port)
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await wire.send(POST)
+        while not site.http.connections:
+            await asyncio.sleep(0)
+        while (site.http.connections or site.http.requests) and now_s() < 300:
+            wire.writer.write(b"x")
+            await asyncio.sleep(10)
+        assert (site.http.connections, site.http.requests) == (0, 0)
+        assert now_s() <= 100
+        wire.reset()
+        await wire.close()
+
+
+@virtual
+async def test_a_body_has_its_time_again_when_its_client_has_read() -> None:
+    """While the client has to read, it need not send; then it must."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(20_000_000), "more_body": True})
+        await body_of(receive)
+
+    async with serving(app, send_timeout_s=1000, body_timeout_s=30) as site:
+        wire = await small_client(site.port)
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await wire.send(POST)
+        await asyncio.sleep(100)
+        wire.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert len(await wire.rest()) > 20_000_000
+        assert 130 <= now_s() <= 135
+        await wire.close()
+
+
+@pytest.mark.parametrize("library", ["rustls", "openssl"])
+@virtual
+async def test_a_last_response_over_tls_is_read_slowly(library: str, authority: Authority) -> None:
+    """Longer than a shutdown of TLS may take otherwise."""
+    size = 20_000_000
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, bytes(size))
+
+    context: Any = rustls.server_context(authority.server) if library == "rustls" else authority.server_context()
+    async with serving(app) as site:
+        server = await asyncio.get_running_loop().create_server(cast("Any", site.http), "127.0.0.1", 0, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+        wire = await small_client(port, ssl=authority.client_context(), server_hostname=HOST)
+        site.wires.append(wire)
+        await wire.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        await wire.head()
+        got = 0
+        while data := await wire.reader.read(100_000):
+            got += len(data)
+            if now_s() < 300:
+                await asyncio.sleep(10)
+        assert got == size
+        server.close()
+
+
+@pytest.mark.parametrize("library", ["rustls", "openssl"])
+@virtual
+async def test_a_last_response_over_tls_that_nobody_reads(library: str, authority: Authority) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, bytes(20_000_000))
+
+    context: Any = rustls.server_context(authority.server) if library == "rustls" else authority.server_context()
+    async with serving(app, send_timeout_s=60) as site:
+        server = await asyncio.get_running_loop().create_server(cast("Any", site.http), "127.0.0.1", 0, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+        wire = await small_client(port, ssl=authority.client_context(), server_hostname=HOST)
+        site.wires.append(wire)
+        await wire.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        await wire.head()
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        while site.http.connections and now_s() < 300:
+            await asyncio.sleep(1)
+        assert site.http.connections == 0
+        assert now_s() <= 150
+        server.close()
