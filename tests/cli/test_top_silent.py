@@ -76,6 +76,8 @@ def test_table_and_json_of_a_stopped_program(
     with running(tmp_path, PLAIN, "--stats-socket") as process:
         assert line(process) == "ready"
         process.send_signal(signal.SIGSTOP)
+        # Its threads go on until the one that has got the signal runs.
+        os.waitpid(process.pid, os.WUNTRACED)
         try:
             with pytest.raises(SystemExit) as raised:
                 top.main(["--once"])
