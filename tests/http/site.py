@@ -176,6 +176,19 @@ async def serving(app: App, **options: Any) -> AsyncIterator[Site]:
         await server.wait_closed()
 
 
+@asynccontextmanager
+async def secured(app: App, context: Any, **options: Any) -> AsyncIterator[tuple[Site, int]]:
+    """A server that also has a port with TLS; plain, if there is no context."""
+    async with serving(app, **options) as site:
+        loop = asyncio.get_running_loop()
+        factory = cast("Callable[[], asyncio.Protocol]", site.http)
+        server = await loop.create_server(factory, "127.0.0.1", 0, ssl=context)
+        try:
+            yield site, server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+
+
 async def body_of(receive: Receive) -> bytes:
     """The whole body of a request."""
     body = bytearray()

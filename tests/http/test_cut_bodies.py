@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from oneloop import testing
 from oneloop import tls as rustls
-from tests.http.site import Receive, Scope, Send, Site, Wire, body_of, serving, small_client
+from tests.http.site import Receive, Scope, Send, Site, Wire, body_of, secured, small_client
 from tests.http.virtual import virtual
 from tests.loops import LoopFactory
 
@@ -97,19 +97,13 @@ async def asked(carrier: str, authority: Authority, request: str) -> AsyncIterat
     if carrier != "plain":
         options = {"ssl": authority.client_context(), "server_hostname": HOST}
         context = rustls.server_context(authority.server) if carrier == "rustls" else authority.server_context()
-    async with serving(app, send_timeout_s=30, body_timeout_s=30) as site:
-        loop = asyncio.get_running_loop()
-        factory = cast("Callable[[], asyncio.Protocol]", site.http)
-        server = await loop.create_server(factory, "127.0.0.1", 0, ssl=context)
-        wire = await small_client(server.sockets[0].getsockname()[1], **options)
+    async with secured(app, context, send_timeout_s=30, body_timeout_s=30) as (site, port):
+        wire = await small_client(port, **options)
         site.wires.append(wire)
         await wire.send(request.encode())
         await wire.head()
         wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        try:
-            yield site, wire
-        finally:
-            server.close()
+        yield site, wire
 
 
 @pytest.mark.parametrize(("request_", "cut", "carrier"), CELLS)

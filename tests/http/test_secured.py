@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from oneloop import tls as rustls
 from tests.http.frames import TEXT, Frame, Socket, frame, handshake
-from tests.http.site import GET, App, Echo, Receive, Scope, Send, Site, Wire, serving
+from tests.http.site import GET, Echo, Receive, Scope, Send, Site, Wire, secured
 
 pytest.importorskip("trustme")
 
@@ -24,18 +22,6 @@ def context(request: pytest.FixtureRequest, authority: Authority) -> Any:
     if request.param == "openssl":
         return authority.server_context()
     return rustls.server_context(authority.server)
-
-
-@asynccontextmanager
-async def secured(app: App, context: Any, **options: Any) -> AsyncIterator[tuple[Site, int]]:
-    async with serving(app, **options) as site:
-        loop = asyncio.get_running_loop()
-        factory = cast("Callable[[], asyncio.Protocol]", site.http)
-        server = await loop.create_server(factory, "127.0.0.1", 0, ssl=context)
-        try:
-            yield site, server.sockets[0].getsockname()[1]
-        finally:
-            server.close()
 
 
 async def connect(site: Site, port: int, authority: Authority, **files: Any) -> Wire:

@@ -6,13 +6,15 @@ For HTTP/2: `test_http2_timeouts`.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from oneloop import testing
 from oneloop import tls as rustls
-from tests.http.site import GET, Receive, Scope, Send, body_of, reply, serving, small_client
+from tests.http.site import GET, App, Receive, Scope, Send, Site, Wire, body_of, reply, secured, serving, small_client
 from tests.http.virtual import now_s, virtual
 from tests.loops import LoopFactory
 
@@ -76,6 +78,18 @@ async def test_a_body_has_its_time_again_when_its_client_has_read() -> None:
         await wire.close()
 
 
+@asynccontextmanager
+async def asked_last(app: App, library: str, authority: Authority, **options: Any) -> AsyncIterator[tuple[Site, Wire]]:
+    """A client that has sent its last request over TLS, and has read a head."""
+    context: Any = rustls.server_context(authority.server) if library == "rustls" else authority.server_context()
+    async with secured(app, context, **options) as (site, port):
+        wire = await small_client(port, ssl=authority.client_context(), server_hostname=HOST)
+        site.wires.append(wire)
+        await wire.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        await wire.head()
+        yield site, wire
+
+
 @pytest.mark.parametrize("library", ["rustls", "openssl"])
 @virtual
 async def test_a_last_response_over_tls_is_read_slowly(library: str, authority: Authority) -> None:
@@ -85,21 +99,13 @@ async def test_a_last_response_over_tls_is_read_slowly(library: str, authority: 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await reply(send, bytes(size))
 
-    context: Any = rustls.server_context(authority.server) if library == "rustls" else authority.server_context()
-    async with serving(app) as site:
-        server = await asyncio.get_running_loop().create_server(cast("Any", site.http), "127.0.0.1", 0, ssl=context)
-        port = server.sockets[0].getsockname()[1]
-        wire = await small_client(port, ssl=authority.client_context(), server_hostname=HOST)
-        site.wires.append(wire)
-        await wire.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        await wire.head()
+    async with asked_last(app, library, authority) as (_, wire):
         got = 0
         while data := await wire.reader.read(100_000):
             got += len(data)
             if now_s() < 300:
                 await asyncio.sleep(10)
         assert got == size
-        server.close()
 
 
 @pytest.mark.parametrize("library", ["rustls", "openssl"])
@@ -108,17 +114,9 @@ async def test_a_last_response_over_tls_that_nobody_reads(library: str, authorit
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await reply(send, bytes(20_000_000))
 
-    context: Any = rustls.server_context(authority.server) if library == "rustls" else authority.server_context()
-    async with serving(app, send_timeout_s=60) as site:
-        server = await asyncio.get_running_loop().create_server(cast("Any", site.http), "127.0.0.1", 0, ssl=context)
-        port = server.sockets[0].getsockname()[1]
-        wire = await small_client(port, ssl=authority.client_context(), server_hostname=HOST)
-        site.wires.append(wire)
-        await wire.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        await wire.head()
+    async with asked_last(app, library, authority, send_timeout_s=60) as (site, wire):
         wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
         while site.http.connections and now_s() < 300:
             await asyncio.sleep(1)
         assert site.http.connections == 0
         assert now_s() <= 150
-        server.close()
