@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import os
 import shutil
@@ -15,6 +16,7 @@ from typing import Self
 
 import pytest
 
+from oneloop.http import reloading
 from oneloop.http.links import Links, silent_mounts
 from oneloop.http.options import Options
 from oneloop.http.reloading import Watching
@@ -264,7 +266,7 @@ def test_a_watched_directory_that_is_a_link(tmp_path: Path) -> None:
 
 def replace_folder(folder: Path) -> None:
     (folder.parent / "new").mkdir()
-    folder.rename(folder.parent / "old")
+    folder.rename(folder.parent / f"old_{time.monotonic_ns()}")
     (folder.parent / "new").rename(folder)
 
 
@@ -274,17 +276,61 @@ def make_again(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("exchange", [replace_folder, make_again])
-def test_a_watched_directory_that_is_replaced(tmp_path: Path, exchange: Callable[[Path], None]) -> None:
-    folder = tmp_path / "app"
+def test_a_watched_directory_that_is_replaced(
+    tmp_path: Path, exchange: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one is watched as the first one was, with the links in it."""
+    monkeypatch.setattr(Watching, "_poll", None)
+    folder, other = tmp_path / "app", tmp_path / "other"
     folder.mkdir()
+    other.mkdir()
+    later = folder / "later.py"
     with Told(folder) as told:
         told.wait_for(lambda: write(folder / "app.py"))
-        exchange(folder)
-        later = folder / "later.py"
-        # Not only once.
         for _ in range(2):
-            while str(later) not in told.wait_for(lambda: write(later)):
+            exchange(folder)
+            # Not only once.
+            for _ in range(2):
+                while str(later) not in told.wait_for(lambda: write(later)):
+                    pass
+        (folder / "linked.py").symlink_to(other / "real.py")
+        # The first is that the link itself is there.
+        for _ in range(2):
+            while str(folder / "linked.py") not in told.wait_for(lambda: write(other / "real.py")):
                 pass
+
+
+def test_a_watched_directory_that_comes_with_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "app"
+    folder.mkdir()
+    numbers = itertools.count()
+
+    def deploy() -> None:
+        new = tmp_path / f"new_{next(numbers)}"
+        new.mkdir()
+        (new / "app.py").touch()
+        folder.rename(new.with_name(f"{new.name}_old"))
+        new.rename(folder)
+
+    with Told(folder) as told:
+        for _ in range(2):
+            assert set(told.wait_for(deploy)) == {str(folder / "app.py")}
+
+
+def test_links_in_a_directory_that_is_polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> object:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(reloading, "watch", refuse)
+    folder, other = tmp_path / "app", tmp_path / "other"
+    folder.mkdir()
+    other.mkdir()
+    with Told(folder) as told:
+        told.wait_for(lambda: write(folder / "app.py"))
+        # Not named as what counts, so it is no change itself.
+        (folder / "later").symlink_to(other)
+        while str(folder / "later" / "real.py") not in told.wait_for(lambda: write(other / "real.py")):
+            pass
 
 
 class Stirred(asyncio.Event):

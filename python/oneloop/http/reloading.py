@@ -13,7 +13,7 @@ import os
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from oneloop.files import Change, watch
+from oneloop.files import Change, Event, watch
 from oneloop.http.links import Links, silent_mounts
 from oneloop.loop import Loop
 
@@ -82,7 +82,7 @@ class Watching:
         for folder in self.folders:
             for mount in silent_mounts(str(folder)):
                 log.info("Polling %s every second: changes there are not always reported.", mount)
-                tasks.append(loop.create_task(self._poll(mount, changed)))
+                tasks.append(loop.create_task(self._poll(mount, changed, stirred)))
         telling = loop.create_task(self._tell(channel, changed))
         try:
             # The parent never sends data: this returns when the parent closes the channel.
@@ -119,37 +119,58 @@ class Watching:
                     break
 
     async def _watch(self, folder: str, changed: asyncio.Queue[str], stirred: asyncio.Event) -> None:
-        try:
-            async with watch(folder, recursive=True) as events:
-                async for event in events:
-                    if event.change in (Change.CREATED, Change.MOVED, Change.DELETED, Change.OVERFLOW):
-                        stirred.set()
-                    if event.change is Change.OVERFLOW:
-                        changed.put_nowait(folder)
-                    elif event.change is not Change.ATTRIBUTES and not event.is_directory:
-                        for path in filter(None, (event.path, event.source)):
-                            if self.counts(path):
-                                changed.put_nowait(path)
-        except OSError as error:
-            log.warning("Cannot watch %s with inotify (%s): polling its files every second instead.", folder, error)
-            await self._poll(folder, changed)
-        else:
-            log.warning("%s was removed, moved or replaced: polling its files every second from now on.", folder)
-            # All that is in another one has changed.
-            await self._poll(folder, changed, {})
-
-    async def _poll(self, folder: str, changed: asyncio.Queue[str], before: dict[str, int] | None = None) -> None:
-        loop = asyncio.get_running_loop()
+        """Report the changes in a folder, and in those that take its place."""
+        # All that is in another one has changed.
+        times: dict[str, int] | None = None
         while True:
-            now = await loop.run_in_executor(None, lambda: dict(self._times(folder)))
-            if before is not None:
-                for path in before.keys() ^ now.keys():
+            try:
+                async with watch(folder, recursive=True) as events:
+                    if times is not None:
+                        log.info("Will watch for changes in %s, which is there again", folder)
+                        await self._compare(folder, changed, times)
+                    async for event in events:
+                        self._report(event, folder, changed, stirred)
+            except FileNotFoundError:
+                await asyncio.sleep(POLL_INTERVAL_S)
+            except OSError as error:
+                log.warning("Cannot watch %s with inotify (%s): polling its files every second instead.", folder, error)
+                await self._poll(folder, changed, stirred, times)
+            else:
+                log.warning("%s was removed, moved or replaced: waiting for another one.", folder)
+            times = {}
+            stirred.set()
+
+    def _report(self, event: Event[str], folder: str, changed: asyncio.Queue[str], stirred: asyncio.Event) -> None:
+        if event.change in (Change.CREATED, Change.MOVED, Change.DELETED, Change.OVERFLOW):
+            stirred.set()
+        if event.change is Change.OVERFLOW:
+            changed.put_nowait(folder)
+        elif event.change is not Change.ATTRIBUTES and not event.is_directory:
+            for path in filter(None, (event.path, event.source)):
+                if self.counts(path):
                     changed.put_nowait(path)
-                for path in before.keys() & now.keys():
-                    if before[path] != now[path]:
-                        changed.put_nowait(path)
-            before = now
+
+    async def _poll(
+        self,
+        folder: str,
+        changed: asyncio.Queue[str],
+        stirred: asyncio.Event,
+        before: dict[str, int] | None = None,
+    ) -> None:
+        while True:
+            before = await self._compare(folder, changed, before)
+            # Which links there are is not reported either.
+            stirred.set()
             await asyncio.sleep(POLL_INTERVAL_S)
+
+    async def _compare(self, folder: str, changed: asyncio.Queue[str], before: dict[str, int] | None) -> dict[str, int]:
+        """Report the files whose times are others than before, if that is known. Return those of now."""
+        now = await asyncio.get_running_loop().run_in_executor(None, lambda: dict(self._times(folder)))
+        if before is not None:
+            for path in before.keys() | now.keys():
+                if before.get(path) != now.get(path):
+                    changed.put_nowait(path)
+        return now
 
     def _times(self, folder: str) -> Iterator[tuple[str, int]]:
         for root, folders, names in os.walk(folder):
