@@ -33,7 +33,21 @@ def room_for(count: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < count:
         pytest.skip(f"needs {count} descriptors a process; the hard limit is {hard} (ulimit -Hn)")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
+    with _limited(max(soft, count)):
+        yield
+
+
+@contextmanager
+def at_most(count: int) -> Iterator[None]:
+    """Lower the limit of open descriptors to `count`, or leave it where it is lower."""
+    with _limited(min(count, resource.getrlimit(resource.RLIMIT_NOFILE)[0])):
+        yield
+
+
+@contextmanager
+def _limited(count: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
     try:
         yield
     finally:

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import pickle
-import resource
 import socket
 import stat
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from oneloop import files
+from tests.descriptors import at_most
 from tests.file.models import awaited, cancelled_after, outcome, plant
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -106,14 +106,10 @@ async def test_stat_relative_to_a_directory(tmp_path: Path) -> None:
 async def test_stat_without_a_descriptor_to_spare(path: Path) -> None:
     path.write_text("x")
     await files.stat(path)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.open("/", os.O_RDONLY)
     os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
-    try:
+    with at_most(lowest):
         assert (await files.stat(path)).st_size == 1
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_what_is_no_path_is_refused() -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests import certificates, programs
+from tests.descriptors import at_most
 from tests.file.slow_filesystem import SlowFilesystem
 from tests.file.test_slow_filesystem import Ticker, check
 from tests.http.file_server import Client, serving
@@ -177,10 +178,8 @@ async def test_what_may_not_be_read_is_forbidden() -> None:
 
 @pytest.fixture
 def few_descriptors() -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with at_most(OPEN_FILES):
+        yield
 
 
 async def test_no_descriptor_is_left(folder: Path, few_descriptors: None, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,20 +74,28 @@ def start(folder: Path | None = None, *, hosts: str = "") -> Iterator[Farm]:
 
         authority = certificates.make(folder)
         options += ["--certificates", str(folder)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.check.farm", *options],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    # No pipe: a farm that says much, as one without descriptors does, must not wait until somebody reads it.
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.check.farm", *options],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        ) as process,
+    ):
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
-            raise AssertionError(f"the farm did not come up: {process.communicate()[1]}")
+            process.communicate()
+            said.seek(0)
+            raise AssertionError(f"the farm did not come up: {said.read()}")
         try:
             yield Farm(json.loads(line), process.pid, authority)
         finally:
-            _, errors = process.communicate(timeout=PATIENCE_S)
+            process.communicate(timeout=PATIENCE_S)
+            said.seek(0)
+            errors = said.read()
     assert errors == "", errors
