@@ -1,4 +1,4 @@
-"""`NEEDS_IPV6`: for tests that use the address ::1, which some machines and containers do not have."""
+"""`NEEDS_IPV6`, `has_ipv6`: for tests that use the address ::1, which some machines and containers do not have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import socket
 import pytest
 
 
-def _has_ipv6() -> bool:
+def has_ipv6() -> bool:
+    """Whether this machine has the address ::1."""
     try:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))
@@ -16,4 +17,4 @@ def _has_ipv6() -> bool:
     return True
 
 
-NEEDS_IPV6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no address ::1")
+NEEDS_IPV6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")

@@ -10,6 +10,7 @@ import pytest
 
 from tests import programs
 from tests.ecosystem.suites import Outcomes, check, outcomes_in
+from tests.ipv6 import has_ipv6
 from tests.programs import ROOT
 
 SOURCES = sorted((ROOT / ".build" / "anyio").glob("anyio-*/tests"))
@@ -51,7 +52,11 @@ def outcomes_on(loop: str, directory: Path, files: tuple[str, ...] = ()) -> Outc
     done = programs.run_command(
         *command,
         cwd=SOURCES[-1].parent,
-        env={"ONELOOP_TEST_LOOP": loop, "PYTHONPATH": str(ROOT / "tests" / "ecosystem" / "plugins")},
+        env={
+            "ONELOOP_TEST_LOOP": loop,
+            "ONELOOP_TEST_IPV6": str(int(has_ipv6())),
+            "PYTHONPATH": str(ROOT / "tests" / "ecosystem" / "plugins"),
+        },
         limit_s=280,
     )
     assert report.exists(), done.stdout[-3000:] + done.stderr[-3000:]
