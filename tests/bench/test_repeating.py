@@ -143,11 +143,12 @@ def test_the_work_of_all_batches_is_counted(monkeypatch: pytest.MonkeyPatch) -> 
         ([5 * MS, 3 * MS, 0, 0], 8 * MS),
         # It begins late.
         ([0, 5 * MS, 0, 0], 5 * MS),
+        ([0, MS // 2, 3 * MS, 0, 0], 3 * MS + MS // 2),
         ([8 * MS, 8 * MS, 8 * MS, 0, 0], 24 * MS),
         # It never rests.
         ([MS * left for left in range(100, 100 - MOST_PERIODS, -1)], sum(range(1, MOST_PERIODS)) * MS),
     ],
-    ids=["noise", "work and noise", "two periods", "late", "as much in each period", "no end"],
+    ids=["noise", "work and noise", "two periods", "late", "slowly", "as much in each period", "no end"],
 )
 def test_what_counts_as_put_off(monkeypatch: pytest.MonkeyPatch, costs_ns: list[int], put_off_ns: int) -> None:
     clock = Clock(monkeypatch)

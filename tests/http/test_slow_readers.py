@@ -44,7 +44,8 @@ async def test_who_sends_a_body_slowly_has_to_read_all_the_same(reads: bool) -> 
                 await asyncio.gather(reading, return_exceptions=True)
 
     async with serving(app, send_timeout_s=30, body_timeout_s=30) as site:
-        wire = await small_client(site.port)
+        # A `small_client` that does not read has no room for what acknowledges its own bytes.
+        wire = await site.connect()
         wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await wire.send(POST)
         while not site.http.connections:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import subprocess
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -144,6 +146,21 @@ async def test_callbacks_before_the_transport_has_begun(loop: asyncio.AbstractEv
     transport, _ = await making
     transport.abort()
     await asyncio.sleep(0.01)
+    theirs.close()
+
+
+@pytest.mark.parametrize("way", TWICE)
+async def test_a_transport_that_has_ended_is_freed(loop: asyncio.AbstractEventLoop, way: str) -> None:
+    kind, make = TWICE[way]
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    ours.setblocking(False)
+    transport, protocol = await make(loop, ours)
+    freed = weakref.ref(transport)
+    transport.abort()
+    await asyncio.sleep(0.01)
+    del transport, protocol
+    gc.collect()
+    assert freed() is None
     theirs.close()
 
 
