@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator
 from typing import Any
@@ -102,6 +103,14 @@ async def test_a_client_that_reads_its_socket_slowly_gets_all() -> None:
         await wire.close()
 
 
+async def acknowledge(wire: Wire) -> None:
+    """What the client has read is acknowledged 40 ms later (tcp(7)), which is long in virtual time."""
+    sock = wire.writer.get_extra_info("socket")
+    while True:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        await asyncio.sleep(0.1)
+
+
 @virtual
 async def test_a_stream_that_waits_for_a_more_urgent_one_gets_all() -> None:
     """It is the server that sends the other one first; the client reads all the time."""
@@ -121,6 +130,7 @@ async def test_a_stream_that_waits_for_a_more_urgent_one_gets_all() -> None:
     async with serving(app, send_timeout_s=10) as site:
         # Not a `small_client`: the socket is never full.
         wire = await site.connect()
+        acknowledging = asyncio.ensure_future(acknowledge(wire))
         await wire.send(GREETING + asked(1, "/long", 0) + asked(3, "/short", 6))
         got = {1: 0, 3: 0}
         ended = []
@@ -140,6 +150,7 @@ async def test_a_stream_that_waits_for_a_more_urgent_one_gets_all() -> None:
         assert (got, ended) == ({1: size, 3: size // 100}, [1, 3])
         # Many times the limit.
         assert now_s() > 100
+        acknowledging.cancel()
         await wire.close()
 
 
