@@ -56,6 +56,33 @@ async def asked(url):
 def work():
     new_loop().run_until_complete(served(asked))
 """,
+    # The thread stands where it has said what is to be done at its end, and goes on when that has been asked for.
+    "a first request of plain code": SERVER
+    + """
+from oneloop.http import Client
+from oneloop.http.client import callers
+
+finalize, has_ended = callers.finalize, threading.Event()
+atexit.register(has_ended.set)
+
+def finalized(*arguments):
+    made = finalize(*arguments)
+    go_on(), go_on()
+    has_ended.wait()
+    return made
+
+def ask(url):
+    with Client() as client:
+        assert client.get(url).text == "ok"
+
+async def asked(url):
+    callers.finalize = finalized
+    threading.Thread(target=ask, args=(url,), daemon=True).start()
+    await asyncio.sleep(3600)
+
+def work():
+    new_loop().run_until_complete(served(asked))
+""",
     "a request that gets no answer": """
 from oneloop.http import AsyncClient
 

@@ -15,7 +15,7 @@ import time
 from asyncio.events import _get_running_loop, _set_running_loop
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from weakref import WeakSet, finalize
+from weakref import WeakSet, finalize, ref
 
 from oneloop._native import LoopCore, active_hub
 from oneloop.http.client.forks import forget_in_child
@@ -188,9 +188,7 @@ def watch_end(caller: PlainCaller, forget: Callable[[Loop], None]) -> None:
         forget: closes the connections on its loop.
     """
     if caller.end is None:
-        caller.end = finalize(caller, _end, caller.loop, forget)
-        # When the process ends, only daemon threads are left beside the main one, and they may be within a request.
-        caller.end.atexit = is_main_thread()
+        caller.end = finalize(caller, _end, ref(caller), is_main_thread(), caller.loop, forget)
 
 
 # Held while loops of plain code are ended, by `Callers.finish` or by the end of a thread. The latter may run in any
@@ -200,7 +198,10 @@ _ending = threading.RLock()
 os.register_at_fork(after_in_child=_ending._at_fork_reinit)  # type: ignore[attr-defined]
 
 
-def _end(loop: Loop, forget: Callable[[Loop], None]) -> None:
+def _end(caller: ref[PlainCaller], is_main: bool, loop: Loop, forget: Callable[[Loop], None]) -> None:
+    if caller() is not None and not is_main:
+        # The process ends. Only daemon threads are left beside the main one, and they may be within a request.
+        return
     with _ending:
         if loop.is_closed() or loop.is_running():
             return
