@@ -105,7 +105,6 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         "_shared",
         "_signal_handlers",
         "_ssock",
-        "_stands_in",
         "_task_factory",
         "_timer_cancelled_count",
         "_unix_server_sockets",

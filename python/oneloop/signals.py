@@ -8,8 +8,9 @@ loop has signal handlers, as in asyncio. A wakeup descriptor that the program ha
 
 There is one such descriptor and one handler of each signal, but several loops may have signal handlers: one may
 run inside a callback of another. The loop that runs (the innermost, or else the one that comes last) is told of all
-signals, and passes on those that are others'. When a loop has no handlers any more, what it found is restored: another
-loop's descriptor, or the program's.
+signals, and passes on those that are others'; while it runs, a loop without handlers stands in for those that have
+them. When a loop has no handlers any more, or has run in the place of others, what it found is restored: another loop's
+descriptor, or the program's.
 
 This module binds the interpreter's functions at import, before monkey patching (`oneloop.green.monkey` or gevent's)
 can replace them.
@@ -44,10 +45,13 @@ _set_wakeup_fd = signal.set_wakeup_fd
 
 _wakeup_fds: set[int] = set()
 """The wakeup descriptors of all loops of this process."""
-_with_handlers: list[weakref.ref[Any]] = []
-"""The loops with signal handlers, in the order in which they have set the process's wakeup descriptor."""
+_told: list[weakref.ref[Any]] = []
+"""The loops that are told of signals, in the order in which they have set the process's wakeup descriptor.
+
+Those with signal handlers, and those without any that run inside of one of them: a signal must wake these, too.
+"""
 _runs = itertools.count(1)
-os.register_at_fork(after_in_child=_with_handlers.clear)
+os.register_at_fork(after_in_child=_told.clear)
 
 
 def _swap_wakeup_fd(fd: int) -> int:
@@ -89,7 +93,7 @@ def _reset_wakeup_fd(own: Container[int], found: FoundFd | None = None) -> None:
 
     Args:
         own: descriptors that are no longer used.
-        found: the program's, which is set again. Otherwise that of another loop with signal handlers is.
+        found: the program's, which is set again. Otherwise that of another loop that is told of signals is.
     """
     if found is not None and found.is_still_open():
         new = found.number
@@ -102,28 +106,28 @@ def _reset_wakeup_fd(own: Container[int], found: FoundFd | None = None) -> None:
 
 
 def _told_of_signals(besides: Any) -> Any:
-    """Return the loop with signal handlers whose descriptor should be the process's; None if there is none."""
-    loops = _loops_with_handlers(besides)
+    """Return the loop whose descriptor should be the process's; None if there is none."""
+    loops = _loops_told(besides)
     running = [loop for loop in loops if loop.is_running()]
     if running:
         return max(running, key=lambda loop: loop._run_number)
     return loops[0] if loops else None
 
 
-def _loops_with_handlers(besides: Any = None) -> list[Any]:
-    """Return the loops that have signal handlers, the last one first; without `besides`, which asks for the others."""
-    loops = [loop() for loop in reversed(_with_handlers)]
+def _loops_told(besides: Any = None) -> list[Any]:
+    """Return the loops that are told of signals, the last one first; without `besides`, which asks for the others."""
+    loops = [loop() for loop in reversed(_told)]
     return [loop for loop in loops if loop is not None and loop is not besides]
 
 
-def _forget_handlers(loop: Any) -> None:
-    """The loop has no signal handlers any more. What it had found is restored by the loop that has found it."""
+def _forget(loop: Any) -> None:
+    """The loop is not told of signals any more. What it had found is restored by the loop that has found it."""
     above = None
-    for other in _loops_with_handlers():
+    for other in _loops_told():
         if other is loop:
             break
         above = other
-    _with_handlers[:] = [other for other in _with_handlers if other() is not None and other() is not loop]
+    _told[:] = [other for other in _told if other() is not None and other() is not loop]
     if above is not None:
         if above._found_wakeup_fd is None:
             above._found_wakeup_fd = loop._found_wakeup_fd
@@ -147,8 +151,6 @@ class SignalMixin:
         self._watches_signals = False
         self._found_wakeup_fd: FoundFd | None = None
         self._run_number = 0
-        # It is told of signals in the place of a loop that has handlers, until the end of this run.
-        self._stands_in = False
         # Set before anything that `_leave_wakeup_fd` undoes, and cleared after it: an interrupt may come in between.
         self._may_be_told = False
         if is_main_thread():
@@ -193,12 +195,12 @@ class SignalMixin:
 
     def _end_run(self: Any) -> None:
         """Called when the loop has run: another one, which it has run in, is told of signals again."""
-        if self._stands_in:
-            self._stands_in = False
-            _reset_wakeup_fd((self._csock.fileno(),))
-            self._read_signals()
+        if not is_main_thread():
             return
-        if not self._signal_handlers or not is_main_thread():
+        if not self._signal_handlers:
+            if self._may_be_told:
+                # In the place of a loop that has handlers.
+                self._leave_wakeup_fd()
             return
         told = _told_of_signals(self)
         if told is not None and told.is_running():
@@ -208,7 +210,7 @@ class SignalMixin:
         """Take the wakeup descriptor over from another loop, with what that one was told of and has not read."""
         current = _swap_wakeup_fd(self._csock.fileno())
         if current in _wakeup_fds:
-            for other in _loops_with_handlers(self):
+            for other in _loops_told(self):
                 other._read_signals()
         elif current != -1:
             # The program has set it since.
@@ -218,7 +220,9 @@ class SignalMixin:
         """Called by the native core, which has found the program's wakeup descriptor, or another loop's."""
         if fd in _wakeup_fds and self._csock is not None and fd != self._csock.fileno():
             # A signal must wake this loop. It passes on those that are the other's.
-            self._stands_in = True
+            self._may_be_told = True
+            if self not in _loops_told():
+                _told.append(weakref.ref(self))
             return
         _swap_wakeup_fd(fd)
 
@@ -239,7 +243,7 @@ class SignalMixin:
         handle = self._signal_handlers.get(sig)
         if handle is None:
             # Another loop's: this one runs in a callback of that one, or between its runs.
-            for other in _loops_with_handlers(self):
+            for other in _loops_told(self):
                 if sig in other._signal_handlers:
                     other._handle_signal(sig)
                     return
@@ -276,10 +280,10 @@ class SignalMixin:
         except (ValueError, OSError) as exc:
             self._may_be_told = was_told
             raise RuntimeError(str(exc)) from exc
-        if self not in _loops_with_handlers():
+        if self not in _loops_told():
             # Its first handler, or the first one in the child of a fork.
             self._found_wakeup_fd = None if found == -1 or found in _wakeup_fds else FoundFd(found)
-            _with_handlers.append(weakref.ref(self))
+            _told.append(weakref.ref(self))
         self._signal_handlers[sig] = asyncio.Handle(callback, args, self, None)
         try:
             _set_handler(sig, do_nothing)
@@ -320,7 +324,7 @@ class SignalMixin:
         if sig not in self._signal_handlers:
             return False
         try:
-            if not any(sig in other._signal_handlers for other in _loops_with_handlers(self)):
+            if not any(sig in other._signal_handlers for other in _loops_told(self)):
                 _set_handler(sig, signal.default_int_handler if sig == signal.SIGINT else signal.SIG_DFL)
         except OSError as exc:
             if exc.errno == errno.EINVAL:
@@ -334,10 +338,10 @@ class SignalMixin:
     def _leave_wakeup_fd(self: Any) -> None:
         if self._signal_handlers:
             return
-        _forget_handlers(self)
+        _forget(self)
         found, self._found_wakeup_fd = self._found_wakeup_fd, None
         _reset_wakeup_fd((self._csock.fileno(),), found)
-        if _loops_with_handlers(self):
+        if _loops_told(self):
             # What has come last may be theirs. Otherwise it is left for a handler that this loop may get.
             self._read_signals()
         self._may_be_told = False
@@ -363,7 +367,7 @@ class SignalMixin:
                     # An interrupt has come in the midst of a removal.
                     self._leave_wakeup_fd()
         except BaseException:
-            _forget_handlers(self)
+            _forget(self)
             if sys.version_info >= (3, 13):
                 _reset_wakeup_fd((self._csock.fileno(),), self._found_wakeup_fd)
             raise

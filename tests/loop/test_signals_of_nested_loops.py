@@ -456,30 +456,101 @@ def test_close_heals_an_interrupted_removal(outer: asyncio.AbstractEventLoop, be
     outer.close()
 
 
+def another_runs(outer: asyncio.AbstractEventLoop, third: asyncio.AbstractEventLoop) -> None:
+    third.run_until_complete(asyncio.sleep(0.001))
+
+
+def another_runs_and_keeps_a_handler(outer: asyncio.AbstractEventLoop, third: asyncio.AbstractEventLoop) -> None:
+    third.add_signal_handler(signal.SIGHUP, print)
+    third.run_until_complete(asyncio.sleep(0.001))
+
+
+def another_gets_a_handler(outer: asyncio.AbstractEventLoop, third: asyncio.AbstractEventLoop) -> None:
+    third.add_signal_handler(signal.SIGHUP, print)
+
+
+def another_had_a_handler(outer: asyncio.AbstractEventLoop, third: asyncio.AbstractEventLoop) -> None:
+    third.add_signal_handler(signal.SIGHUP, print)
+    third.close()
+
+
+def the_outer_one_gets_another_handler(outer: asyncio.AbstractEventLoop, third: asyncio.AbstractEventLoop) -> None:
+    outer.add_signal_handler(signal.SIGHUP, print)
+
+
+def nothing_happens(outer: asyncio.AbstractEventLoop, third: asyncio.AbstractEventLoop) -> None:
+    pass
+
+
+MEANWHILE = [
+    nothing_happens,
+    another_runs,
+    another_runs_and_keeps_a_handler,
+    another_gets_a_handler,
+    another_had_a_handler,
+    the_outer_one_gets_another_handler,
+]
+
+
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="before Python 3.13, it looks for signals every second")
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
 @pytest.mark.parametrize("way", ["beside", "within"])
-def test_a_loop_without_handlers_is_woken(outer: asyncio.AbstractEventLoop, way: str) -> None:
+def test_a_loop_without_handlers_is_woken(
+    outer: asyncio.AbstractEventLoop,
+    way: str,
+    meanwhile: Callable[[asyncio.AbstractEventLoop, asyncio.AbstractEventLoop], None],
+) -> None:
     """Another thread gets the signal: only the wakeup descriptor ends the sleep, and the program's handler runs."""
-    heard = threading.Event()
+    heard, has_happened = threading.Event(), threading.Event()
     before = signal.signal(OTHER, lambda *_: heard.set())
     outer.add_signal_handler(MINE, print)
-
-    def send() -> None:
-        signal.pthread_kill(threading.get_ident(), OTHER)
-        assert heard.wait(10), "the loop sleeps on"
+    third = oneloop.new_event_loop()
 
     def sleep() -> None:
         inner = oneloop.new_event_loop()
-        Sleeping(inner).while_asleep(send)
+        sleeping = Sleeping(inner)
+
+        def happen() -> None:
+            meanwhile(outer, third)
+            has_happened.set()
+
+        def send() -> None:
+            assert has_happened.wait(10)
+            sleeping.wait()
+            signal.pthread_kill(threading.get_ident(), OTHER)
+            assert heard.wait(10), "the loop sleeps on"
+
+        # It has slept before.
+        inner.call_later(0.001, hidden, inner, happen)
+        sleeping.while_asleep(send)
         inner.close()
 
     if way == "beside":
         sleep()
     else:
         within(outer, sleep)
+    third.close()
     assert wakeup_fd() == outer._csock.fileno()  # type: ignore[attr-defined]
     outer.close()
     signal.signal(OTHER, before)
+
+
+def test_the_descriptor_of_the_program_outlives_a_loop_that_stood_in(outer: asyncio.AbstractEventLoop) -> None:
+    """The one that had found it is closed before."""
+    ours, theirs = socket.socketpair()
+    inner = oneloop.new_event_loop()
+
+    async def main() -> None:
+        inner.add_signal_handler(MINE, print)
+        await asyncio.sleep(0.001)
+        inner.close()
+        await asyncio.sleep(0.001)
+
+    with ours, theirs:
+        ours.setblocking(False)
+        signal.set_wakeup_fd(ours.fileno(), warn_on_full_buffer=False)
+        outer.run_until_complete(main())
+        assert signal.set_wakeup_fd(-1) == ours.fileno()
 
 
 def succeeds_in_a_child(function: Callable[[], bool]) -> bool:
