@@ -173,6 +173,34 @@ def test_what_a_module_has_asked_for_by_another_name_stays_there() -> None:
     assert out.strip() == "[True, True, True]"
 
 
+def test_the_originals_of_all_names_that_were_replaced() -> None:
+    """Also of those that are another module's: `threading.Lock` is `_thread`'s, `functools.RLock` is `threading`'s."""
+    out = patched(
+        """
+        wrong = count = 0
+        for module, names in before.items():
+            for name, value in names.items():
+                if callable(value) and vars(sys.modules[module]).get(name) is not value:
+                    count += 1
+                    is_right = monkey.get_original(module, name) is value and monkey.is_object_patched(module, name)
+                    if not is_right:
+                        wrong += 1; print(module, name)
+        print(wrong, count > 50)
+        """,
+        """
+        import importlib, sys
+        from oneloop.green import monkey
+        modules = (
+            "threading _thread socket select selectors ssl os time signal subprocess queue logging functools contextlib"
+            " concurrent.futures.thread concurrent.futures._base http.client urllib.request pty socketserver sched"
+            " _threading_local tempfile asyncio.base_events asyncio.runners shutil weakref"
+        ).split()
+        before = {name: dict(vars(importlib.import_module(name))) for name in modules}
+        """,
+    )
+    assert out == "0 True\n"
+
+
 def test_locks_that_exist_already_are_green_afterwards() -> None:
     out = patched(
         """

@@ -52,13 +52,20 @@ def rebind_holders(module_name: str) -> None:
             if id(value) in replaced and not name.startswith("_"):
                 replaced[id(value)][0].add(_plain(name))
     for holder in holders:
-        names = holder.__dict__
-        for name, value in list(names.items()):
-            known, item = replaced.get(id(value), (set(), value))
-            if item is value or (id(value) in state.kept and holder.__name__ in state.kept[id(value)][1]):
-                continue
-            if holder in stock or _plain(name) in known:
-                names[name] = item
+        _rebind(holder, replaced, holder in stock)
+
+
+def _rebind(holder: ModuleType, replaced: dict[int, tuple[set[str], Any]], is_stock: bool) -> None:
+    names = holder.__dict__
+    for name, value in list(names.items()):
+        known, item = replaced.get(id(value), (set(), value))
+        if item is value or (id(value) in state.kept and holder.__name__ in state.kept[id(value)][1]):
+            continue
+        if is_stock:
+            # When its own module is patched, it is the replacement already: `threading.Lock` is `_thread`'s.
+            state.rebound.setdefault(holder.__name__, {}).setdefault(name, value)
+        if is_stock or _plain(name) in known:
+            names[name] = item
 
 
 def _is_stock(module: ModuleType) -> bool:

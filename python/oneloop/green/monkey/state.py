@@ -20,6 +20,9 @@ saved: dict[str, dict[str, Any]] = {}
 replaced: dict[str, dict[str, Any]] = {}
 """Module name -> name -> replacement."""
 
+rebound: dict[str, dict[str, Any]] = {}
+"""As `saved`, for names of the standard library that were replaced because they are another module's too."""
+
 kept: dict[int, tuple[Any, set[str]]] = {}
 """Identity of an original -> it, and the modules that have asked for it, and whose names for it stay.
 
@@ -45,7 +48,7 @@ def is_module_patched(mod_name: str) -> bool:
 
 def is_object_patched(mod_name: str, item_name: str) -> bool:
     """Whether a name of a module was replaced."""
-    return item_name in saved.get(mod_name, {})
+    return item_name in saved.get(mod_name, {}) or item_name in rebound.get(mod_name, {})
 
 
 def get_original(mod_name: str, item_name: str | list[str] | tuple[str, ...]) -> Any:
@@ -66,10 +69,11 @@ def get_original(mod_name: str, item_name: str | list[str] | tuple[str, ...]) ->
 
 
 def _original(mod_name: str, item_name: str) -> Any:
-    found = saved.get(mod_name, {}).get(item_name, _MISSING)
-    if found is _MISSING:
-        return getattr(import_module(mod_name), item_name)
-    return found
+    for originals in (saved, rebound):
+        found = originals.get(mod_name, {}).get(item_name, _MISSING)
+        if found is not _MISSING:
+            return found
+    return getattr(import_module(mod_name), item_name)
 
 
 def patch_item(module: Any, name: str, item: object) -> None:
