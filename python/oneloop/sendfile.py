@@ -62,14 +62,18 @@ class SendfileMixin:
             TypeError: one of them is not an int.
             RuntimeError: the transport is closing, or `fallback` is False and needed.
         """
-        mode = getattr(transport, "_sendfile_compatible", None)
-        if mode is constants._SendfileMode.TRY_NATIVE and "b" not in getattr(file, "mode", "b"):
-            raise ValueError("file should be opened in binary mode")
-        _check_part(offset, count)
+        if not transport.is_closing():
+            # asyncio looks for that before anything else.
+            mode = getattr(transport, "_sendfile_compatible", None)
+            if mode is constants._SendfileMode.TRY_NATIVE and "b" not in getattr(file, "mode", "b"):
+                raise ValueError("file should be opened in binary mode")
+            _check_part(offset, count)
         return int(await super().sendfile(transport, file, offset, count, fallback=fallback))  # type: ignore[misc]
 
     async def _sock_sendfile_native(self: Any, sock: socket.socket, file: Any, offset: int, count: int | None) -> int:
         """BaseEventLoop.sock_sendfile()'s hook: sendfile(2), from a regular file to a stream socket."""
+        # Before anything is sent between the transport's own bytes.
+        self._ensure_fd_no_transport(sock.fileno())
         return int(await self._sendfile(sock, file, offset, count, lambda: self._wait_writable(sock)))
 
     async def _sendfile_native(self: Any, transport: Any, file: Any, offset: int, count: int | None) -> int:
@@ -84,6 +88,8 @@ class SendfileMixin:
         finally:
             transport._reset_empty_waiter()
             pause.end()
+            # An exception of it has this frame.
+            del drained
 
     async def _sendfile(
         self: Any, sock: Any, file: Any, offset: int, count: int | None, wait: Callable[[], Any]

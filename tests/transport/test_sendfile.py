@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import io
 import os
 import re
 import socket
+import weakref
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -314,12 +316,20 @@ async def test_cancelled_while_it_waits_for_earlier_writes(
     await ended(server, transport, sink)
 
 
-async def test_a_closing_transport(loop: asyncio.AbstractEventLoop, path: Path) -> None:
+@pytest.mark.parametrize("mode", ["r", "rb"])
+async def test_a_closing_transport(loop: asyncio.AbstractEventLoop, path: Path, mode: str) -> None:
     server, transport, protocol, sink = await connected(loop, tls=False)
     transport.close()
-    with path.open("rb") as file, pytest.raises(RuntimeError, match="Transport is closing"):
+    with path.open(mode) as file, pytest.raises(RuntimeError, match="Transport is closing"):
         await loop.sendfile(transport, file)
     await protocol.wait_lost()
+    await ended(server, transport, sink)
+
+
+async def test_the_socket_of_a_transport(loop: asyncio.AbstractEventLoop, path: Path) -> None:
+    server, transport, _, sink = await connected(loop, tls=False)
+    with path.open("rb") as file, pytest.raises(RuntimeError, match="is used by transport"):
+        await loop.sock_sendfile(transport.get_extra_info("socket"), file)
     await ended(server, transport, sink)
 
 
@@ -371,3 +381,12 @@ async def test_what_ended_the_connection_while_earlier_writes_waited(
             await sending
     transport.abort()
     await settle()
+    freed = weakref.ref(transport)
+    gc.disable()
+    try:
+        # Without the collector: nothing that was raised refers to itself.
+        del transport, sending
+        await settle()
+        assert freed() is None
+    finally:
+        gc.enable()
