@@ -262,14 +262,26 @@ def make_again(folder: Path) -> None:
     folder.mkdir()
 
 
-@pytest.mark.parametrize("exchange", [replace_folder, make_again])
+def replace_above(folder: Path) -> None:
+    """A deployment that has the watched folder in it."""
+    above = folder.parent
+    above.rename(above.with_name(f"old_{time.monotonic_ns()}"))
+    folder.mkdir(parents=True)
+
+
+def remove_above(folder: Path) -> None:
+    shutil.rmtree(folder.parent)
+    folder.mkdir(parents=True)
+
+
+@pytest.mark.parametrize("exchange", [replace_folder, make_again, replace_above, remove_above])
 def test_a_watched_directory_that_is_replaced(
     tmp_path: Path, exchange: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another one is watched as the first one was, with the links in it."""
     monkeypatch.setattr(Watching, "_poll", None)
-    folder, other = tmp_path / "app", tmp_path / "other"
-    folder.mkdir()
+    folder, other = tmp_path / "service" / "app", tmp_path / "other"
+    folder.mkdir(parents=True)
     other.mkdir()
     later = folder / "later.py"
     with Told(folder) as told:

@@ -13,7 +13,7 @@ import os
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from oneloop.files import Change, Event, watch
+from oneloop.files import Change, Event, Watch, watch
 from oneloop.http.links import Links, silent_mounts
 from oneloop.loop import Loop
 
@@ -124,12 +124,17 @@ class Watching:
         times: dict[str, int] | None = None
         while True:
             try:
+                place = _place(folder)
                 async with watch(folder, recursive=True) as events:
                     if times is not None:
                         log.info("Will watch for changes in %s, which is there again", folder)
                         await self._compare(folder, changed, times)
-                    async for event in events:
-                        self._report(event, folder, changed, stirred)
+                    looking = asyncio.create_task(_end_when_elsewhere(folder, place, events))
+                    try:
+                        async for event in events:
+                            self._report(event, folder, changed, stirred)
+                    finally:
+                        looking.cancel()
             except FileNotFoundError:
                 await asyncio.sleep(POLL_INTERVAL_S)
             except OSError as error:
@@ -181,3 +186,18 @@ class Watching:
                     # What a link leads to is looked at by `Links`.
                     with contextlib.suppress(OSError):
                         yield path, os.lstat(path).st_mtime_ns
+
+
+async def _end_when_elsewhere(folder: str, place: tuple[int, int] | None, events: Watch[str]) -> None:
+    """End the watch when the name leads elsewhere: inotify does not report that a folder above is moved or replaced."""
+    while _place(folder) == place:
+        await asyncio.sleep(POLL_INTERVAL_S)
+    await events.close()
+
+
+def _place(folder: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(folder)  # noqa: PTH116 - by name, every second
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
