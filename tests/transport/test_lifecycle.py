@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import settle
+from tests.loops import LoopFactory
 from tests.peers import Peer, connect
 from tests.protocols import Recorder
 from tests.transport.conftest import socket_pair
@@ -300,3 +301,41 @@ async def test_connection_lost_comes_with_the_last_byte(loop: asyncio.AbstractEv
     assert total == 1_000_000
     assert order == ["resume_writing", "connection_lost", "scheduled by resume_writing"]
     peer.close()
+
+
+MADE = {
+    "stream": (socket.SOCK_STREAM, lambda loop, sock, protocol: loop._make_socket_transport(sock, protocol)),
+    "datagram": (socket.SOCK_DGRAM, lambda loop, sock, protocol: loop._make_datagram_transport(sock, protocol)),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+async def test_connection_lost_follows_the_beginning_of_one_that_is_closed_before(
+    loop: asyncio.AbstractEventLoop, kind: str
+) -> None:
+    number, make = MADE[kind]
+    ours, theirs = socket.socketpair(socket.AF_UNIX, number)
+    ours.setblocking(False)
+    protocol = Everything()
+    transport = make(loop, ours, protocol)
+    transport.close()
+    await asyncio.sleep(0)
+    assert protocol.calls == ["connection_made", "connection_lost"]
+    theirs.close()
+
+
+@pytest.mark.oneloop_only("the statistics")
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_transports_of_a_loop_that_never_runs_are_not_counted_for_ever(
+    loop_factory: LoopFactory, is_closed: bool
+) -> None:
+    loop: Any = loop_factory()
+    ours, theirs = socket.socketpair()
+    made = [loop._make_socket_transport(ours, Everything())]
+    if is_closed:
+        made[0].close()
+    loop.close()
+    with pytest.warns(ResourceWarning, match="unclosed transport"):
+        made.clear()
+    assert loop.statistics().open_transports == 0
+    theirs.close()

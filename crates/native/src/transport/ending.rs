@@ -26,8 +26,8 @@ pub struct Body {
     resumed_in_tick: LoopCell<u64>,
     pub descriptor: Descriptor,
     pub registration: Registration,
-    /// `connection_made` was called.
-    has_begun: LoopCell<bool>,
+    /// The meter counts it, and `connection_made` was called or is in the ready queue, where the end can follow it.
+    pub(super) has_begun: LoopCell<bool>,
     /// `Some` once `connection_lost` is scheduled.
     lost_with: LoopCell<Option<Lost>>,
 }
@@ -124,6 +124,7 @@ pub fn begin<T: Ending>(slf: &Bound<'_, T>, waiter: Option<Py<PyAny>>) -> PyResu
     let start = (slf.clone(), waiter).to_python(py)?;
     let owner = slf.get().body().owner.get();
     owner.meter.with(py, |meter| meter.open_transports += 1);
+    slf.get().body().has_begun.set(py, true);
     owner.run_soon(py, start.unbind(), start_soon::<T>);
     Ok(())
 }

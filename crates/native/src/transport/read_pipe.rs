@@ -304,8 +304,8 @@ impl ReadPipeTransport {
 
 impl Drop for ReadPipeTransport {
     fn drop(&mut self) {
-        if let Some(life) = self.state.peek(|s| s.life) {
-            unclosed::end(&self.body, life, None, |py| self.__repr__(py).0);
+        if self.state.peek(|_| ()).is_some() {
+            unclosed::end(&self.body, None, |py| self.__repr__(py).0);
         }
     }
 }

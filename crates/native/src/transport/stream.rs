@@ -363,8 +363,8 @@ impl StreamTransport {
 
 impl Drop for StreamTransport {
     fn drop(&mut self) {
-        if let Some(life) = self.state.peek(|s| s.life) {
-            unclosed::end(&self.body, life, Some(&self.server), |py| self.__repr__(py).0);
+        if self.state.peek(|_| ()).is_some() {
+            unclosed::end(&self.body, Some(&self.server), |py| self.__repr__(py).0);
         }
     }
 }

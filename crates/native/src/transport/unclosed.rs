@@ -2,7 +2,6 @@
 //! ended.
 
 use super::ending::Body;
-use super::life::Life;
 use crate::event_loop::LoopCore;
 use crate::ffi::LoopCell;
 use pyo3::exceptions::PyResourceWarning;
@@ -14,7 +13,6 @@ use std::ffi::CString;
 /// no longer be passed as the warning's source. `describe`: the transport's repr.
 pub fn end(
     body: &Body,
-    life: Life,
     server: Option<&LoopCell<Option<Py<PyAny>>>>,
     describe: impl FnOnce(Python<'_>) -> String,
 ) {
@@ -26,7 +24,7 @@ pub fn end(
         // Its number may belong to another connection as soon as it is closed (S4).
         body.registration.end_freed(py, owner, body.descriptor.fd(py).is_ok());
         let closed = body.descriptor.close_while_freed(py);
-        if life != Life::New {
+        if body.has_begun.get(py) {
             owner.meter.with(py, |meter| meter.open_transports -= 1);
         }
         if let Some(server) = server.and_then(|server| server.take(py)) {

@@ -330,8 +330,8 @@ impl WritePipeTransport {
 
 impl Drop for WritePipeTransport {
     fn drop(&mut self) {
-        if let Some(life) = self.state.peek(|s| s.life) {
-            unclosed::end(&self.body, life, None, |py| self.__repr__(py).0);
+        if self.state.peek(|_| ()).is_some() {
+            unclosed::end(&self.body, None, |py| self.__repr__(py).0);
         }
     }
 }
