@@ -19,7 +19,7 @@ def returns(value: Any) -> Any:
     return value
 
 
-def fails() -> None:
+def fails(*_: object) -> None:
     raise LookupError("of a green thread")
 
 
@@ -36,7 +36,7 @@ def test_a_value() -> None:
 
 
 def test_an_exception(capsys: pytest.CaptureFixture[str]) -> None:
-    greenlet = green.spawn(fails)
+    greenlet = green.spawn(fails, 4711)
     with pytest.raises(LookupError, match="of a green thread"):
         greenlet.get()
     assert (greenlet.ready(), greenlet.successful(), greenlet.value) == (True, False, None)
@@ -45,7 +45,9 @@ def test_an_exception(capsys: pytest.CaptureFixture[str]) -> None:
     assert greenlet.exc_info[0] is LookupError
     told = capsys.readouterr().err
     assert "LookupError: of a green thread" in told
-    assert "failed with LookupError" in told
+    assert "fails(4711)> failed with LookupError" in told
+    assert "fails(4711)" in repr(greenlet)
+    assert (greenlet.args, greenlet.kwargs) == ((), {})
 
 
 def test_they_run_in_the_order_of_their_starts_and_beside_each_other() -> None:

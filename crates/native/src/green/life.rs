@@ -107,20 +107,25 @@ impl Life {
         raised: Option<Object>,
     ) -> PyResult<()> {
         slf.get().record(slf.py(), value, raised);
+        slf.get().forget_work(slf.py());
         slf.get().tell(greenlet)
     }
 
     fn record(&self, py: Python<'_>, value: Option<Object>, raised: Option<Object>) {
-        let (work, was_counted) = self.state.with(py, |state| {
+        let was_counted = self.state.with(py, |state| {
             state.value = value;
             state.raised = raised;
             state.is_ready = true;
-            (state.work.take(), std::mem::take(&mut state.is_counted))
+            std::mem::take(&mut state.is_counted)
         });
-        drop(work);
         if was_counted {
             self.hub.get().alive.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    fn forget_work(&self, py: Python<'_>) {
+        let work = self.state.with(py, |state| state.work.take());
+        drop(work);
     }
 
     /// Wakes the links if all are waiters. Otherwise makes the hub notify all of them, in order.
@@ -189,6 +194,8 @@ impl Life {
                 // An exception that ends the program is raised in the main greenlet before that continues for another
                 // reason.
                 let reported = current.call_method1(intern!(py, "_report"), (raised.bind(py),));
+                // The report names the call.
+                slf.get().forget_work(py);
                 slf.get().tell(&current)?;
                 reported.map(drop)
             }
