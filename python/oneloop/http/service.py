@@ -162,7 +162,7 @@ def run(app: object, **given: Unpack[Given]) -> None:
 
 
 def run_with(app: object, given: Given) -> int:
-    """Like `run`, but return the exit status. Afterwards SIGINT and SIGTERM may be ignored.
+    """Like `run`, but return the exit status. Afterwards SIGINT, SIGTERM and SIGHUP may be ignored.
 
     Raises:
         OptionError: an option is wrong.
