@@ -245,16 +245,33 @@ class Options:
             raise OptionError(f"--root-path must begin with a slash, not {self.root_path!r}")
         for name in ("metrics", "health"):
             path = getattr(self, name)
-            if path is not None and not path.startswith("/"):
+            if path is None:
+                continue
+            if not path.startswith("/"):
                 raise OptionError(f"--{name} must be a path that begins with a slash, not {path!r}")
+            self._check_under_root_path(name, path, is_under=path.startswith(self.root_path + "/"))
         if self.health is not None and self.health == self.metrics:
             raise OptionError(f"--health and --metrics cannot both be {self.health}")
         self._check_folders()
+
+    def _check_under_root_path(self, name: str, path: str, *, is_under: bool) -> None:
+        """Check a path that is compared with the root path and the request's path together, as clients see them."""
+        root = self.root_path
+        if root.endswith("/"):
+            raise OptionError(f"--{name} needs a --root-path without a slash at its end, not {root!r}")
+        if not is_under:
+            raise OptionError(
+                f"--{name} {path} is never found under --root-path {root}: write the path that clients see,"
+                f" {root}{path}"
+            )
 
     def _check_folders(self) -> None:
         for url, folder in self.static:
             if not url.startswith("/"):
                 raise OptionError(f"--static must be URL=DIR, where URL begins with a slash, not {url!r}")
+            # The root path can also lead into the directory.
+            prefix, root = url.rstrip("/") + "/", self.root_path + "/"
+            self._check_under_root_path("static", url, is_under=prefix.startswith(root) or root.startswith(prefix))
             if not Path(folder).is_dir():
                 raise OptionError(f"--static {url}={folder}: there is no such directory")
 
