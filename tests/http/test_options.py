@@ -219,8 +219,23 @@ def test_nobody_is_trusted_without_proxy_headers() -> None:
         ({"static": "/s=public"}, r"static must be pairs of \(URL, directory\)"),
         ({"headers": {"a": "b"}}, r"headers must be pairs of \(name, value\), not 'a'"),
         ({"headers": ["a:b"]}, r"headers must be pairs of \(name, value\), not 'a:b'"),
+        ({"headers": [(b"a", b"b")]}, r"headers must be pairs of texts, not \(b'a', b'b'\)"),
+        ({"headers": [("a", None)]}, r"headers must be pairs of texts, not \('a', None\)"),
+        ({"headers": 5}, r"headers must be pairs of \(name, value\), not 5"),
+        ({"static": [(Path("/s"), ".")]}, r"static must be pairs of texts, not \(PosixPath\('/s'\), '.'\)"),
+        ({"static": [("/s", 5)]}, r"static must be pairs of texts, not \('/s', 5\)"),
+        ({"reload": True, "reload_dirs": [5]}, r"reload_dirs must be a text or a list of texts, not \[5\]"),
+        ({"reload": True, "reload_includes": 5}, "reload_includes must be a text or a list of texts, not 5"),
+        ({"reload": True, "reload_excludes": b"x"}, "reload_excludes must be a text or a list of texts, not b'x'"),
     ],
 )
 def test_kinds_of_values(given: dict[str, Any], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         Options(**given)
+
+
+def test_one_text_is_a_list_of_it(tmp_path: Path) -> None:
+    """As in uvicorn."""
+    folder = str(tmp_path)
+    options = Options(reload=True, reload_dirs=folder, reload_includes="*.x", reload_excludes="*.y")
+    assert [*options.reload_dirs, *options.reload_includes, *options.reload_excludes] == [folder, "*.x", "*.y"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from oneloop.http.proxies import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import UnionType
 
     from oneloop.http.given import AccessFormat, Headers, HttpVersions, Interface, Lifespan, LogConfig
 
@@ -197,10 +199,24 @@ class Options:
             # In Python a bool is an int, but as a number it is probably a mistake.
             if not (is_none or isinstance(value, kinds)) or (isinstance(value, bool) and bool not in (*kinds, object)):
                 raise OptionError(f"{flag(one.name)} must be {said}, not {value!r}")
-        for name, shape in (("headers", "(name, value)"), ("static", "(URL, directory)")):
-            for pair in getattr(self, name):
-                if not isinstance(pair, tuple | list) or len(pair) != 2:
-                    raise OptionError(f"{name} must be pairs of {shape}, not {pair!r}")
+        self._check_pairs("headers", "(name, value)", str)
+        self._check_pairs("static", "(URL, directory)", str | os.PathLike)
+        for name in ("reload_dirs", "reload_includes", "reload_excludes"):
+            given = getattr(self, name)
+            if isinstance(given, str | os.PathLike):
+                # As in uvicorn, one text is a list of it. Otherwise its characters would be the list.
+                object.__setattr__(self, name, (given,))
+            elif not isinstance(given, Collection) or not all(isinstance(one, str | os.PathLike) for one in given):
+                raise OptionError(f"{name} must be a text or a list of texts, not {given!r}")
+
+    def _check_pairs(self, name: str, shape: str, kind: type[object] | UnionType) -> None:
+        """Check pairs of a text and a value of a kind."""
+        given = getattr(self, name)
+        for pair in given if isinstance(given, Iterable) else [given]:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise OptionError(f"{name} must be pairs of {shape}, not {pair!r}")
+            if not (isinstance(pair[0], str) and isinstance(pair[1], kind)):
+                raise OptionError(f"{name} must be pairs of texts, not {pair!r}")
 
     def _check_numbers(self) -> None:
         for name, least in _AT_LEAST.items():
