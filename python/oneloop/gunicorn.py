@@ -30,6 +30,7 @@ from oneloop.http.lifespan import LifespanError
 from oneloop.http.listeners import Listener
 from oneloop.http.logs import status_text
 from oneloop.http.options import MOST_HEADERS, Options
+from oneloop.http.process import ignore_signals
 from oneloop.http.server import Ending, Server
 from oneloop.loop import Loop
 
@@ -196,6 +197,8 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
             await server.run(lambda: None)
         finally:
             ticking.cancel()
+            # Signals come again: a supervisor's to the group of processes, and then the arbiter's.
+            ignore_signals(loop, (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT))
 
     async def _tick(self, server: Server) -> None:
         """Notify the arbiter regularly. End if the arbiter has died, or if `--reload` has detected a change."""

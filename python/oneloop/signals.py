@@ -335,6 +335,16 @@ class SignalMixin:
         self._leave_wakeup_fd()
         return True
 
+    def _ignore_signal(self: Any, sig: int) -> None:
+        """Ignore a signal from now on, also after the loop is closed. For `oneloop.http.process`.
+
+        `remove_signal_handler` restores the default action first, and a signal at that moment would end the process:
+        blocking it in this thread does not help, because another thread would get it.
+        """
+        _set_handler(sig, signal.SIG_IGN)
+        if self._signal_handlers.pop(sig, None) is not None:
+            self._leave_wakeup_fd()
+
     def _leave_wakeup_fd(self: Any) -> None:
         if self._signal_handlers:
             return

@@ -66,19 +66,27 @@ def test_the_command_line_wins() -> None:
     assert read(*words) == {**MEANING, **changed}
 
 
-def test_project_without_a_table() -> None:
-    Path("pyproject.toml").write_text("[project]\nname = 'x'\n")
+@pytest.mark.parametrize("table", ["project", "tool.oneloop"])
+def test_project_without_a_table(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("pyproject.toml").write_text(f"[{table}]\nname = 'x'\n")
     assert read("a:b") == {"app": "a:b"}
+    with pytest.raises(SystemExit, match="2"):
+        read("--config", "pyproject.toml", "a:b")
+    assert "pyproject.toml has no table [tool.oneloop.serve]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[serve]\nporrt = 1", "there is no option porrt. Did you mean port"),
+        ("[serve]\nporrt = 1", "there is no option porrt. Did you mean port?"),
+        ("port = 1", "oneloop.toml has no table [serve]: write this line above the options"),
+        ("[tool.oneloop.serve]\nport = 1", "oneloop.toml has no table [serve]: write this line above the options"),
         ("[serve]\nport = [1, 2]", "port takes one value, not a list"),
         ("[serve]\nport = 'x'", "argument --port: invalid int value: 'x'"),
         ("[serve]\nreload = 1", "reload must be true or false, not 1"),
-        ("[serve]\nport = 1979-05-27", "port must be a text, a number"),
+        ("[serve]\nport = 1979-05-27", "port must be a text, a number, true or false, not datetime.date(1979, 5, 27)"),
+        ("[serve]\nheader = {A = '1'}", "header must be a text or a list of texts, such as ['NAME:VALUE'], not {'A': "),
+        ("[serve]\nheader = [['A', '1']]", "header must be a text or a list of texts, such as ['NAME:VALUE'], not "),
         ("serve = 1", "serve is not a table"),
         ("[serve", "oneloop.toml: "),
         ("[serve]\nconfig = 'x'", "there is no option config"),

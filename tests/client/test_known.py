@@ -73,6 +73,7 @@ def test_the_same_bytes_are_sent(make_caller: MakeCaller) -> None:
         {"headers": {"X-Own": "1", "Host": "other.example"}},
         {"cookies": {"a": "b"}},
         {"params": {"q": "1"}},
+        {"params": {"c": "1"}},
         {"auth": ("user", "password")},
         {"base_url": "http://127.0.0.1:1/base/"},
         {"default_encoding": "latin-1"},

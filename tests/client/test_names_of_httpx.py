@@ -10,8 +10,32 @@ import pytest
 
 from oneloop.http import URL, Auth, Proxy, QueryParams, Request, Response
 from oneloop.http.client.proxies import Proxies
+from tests.client.callers import Caller
 from tests.client.conftest import MakeCaller
 from tests.client.servers import Peer, RawServer
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "named"),
+    [
+        ("get", ["http://127.0.0.1:1/"], "get"),
+        ("post", ["http://127.0.0.1:1/"], "post"),
+        ("request", ["GET", "http://127.0.0.1:1/"], "request"),
+        ("download", ["http://127.0.0.1:1/", "missing/file"], "download"),
+    ],
+)
+def test_unknown_arguments(caller: Caller, method: str, arguments: list[str], named: str) -> None:
+    """The error names what the program has called."""
+    kind = type(caller.client)
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}\.{named}\(\) got an unexpected .* 'bdy'"):
+        getattr(caller, method)(*arguments, bdy=b"x")
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}\.__init__\(\) got an unexpected .* 'timeot'"):
+        kind(timeot=5)
+
+
+def test_unknown_arguments_of_a_stream(caller: Caller) -> None:
+    with pytest.raises(TypeError, match=rf"^{type(caller.client).__name__}\.stream\(\) got an unexpected .* 'bdy'"):
+        caller.pieces("GET", "http://127.0.0.1:1/", bdy=b"x")
 
 
 def test_links() -> None:

@@ -100,6 +100,34 @@ def test_settings_of_the_client_and_of_the_request(
     assert "x-later" not in recorder.fields()
 
 
+@pytest.mark.parametrize(
+    ("of_client", "target", "params", "sent"),
+    [
+        (None, "/a?x=1&y=2", {"b": 1}, "/a?b=1"),
+        (None, "/a?x=1#f", {}, "/a"),
+        (None, "/a?x=1", "", "/a"),
+        (None, "/a?x=1", None, "/a?x=1"),
+        (None, "/a", [("x", 2), ("x", 3)], "/a?x=2&x=3"),
+        ({"q": 1}, "/a?x=1", None, "/a?q=1"),
+        ({"q": 1}, "/a?x=1", {}, "/a?q=1"),
+        ({"q": 1, "r": 2}, "/a?q=0", {"q": 3}, "/a?q=3&r=2"),
+    ],
+)
+def test_params_are_the_query(
+    make_caller: MakeCaller, server: RawServer, recorder: Recorder, of_client: Any, target: str, params: Any, sent: str
+) -> None:
+    """In place of the URL's own, and together with the client's: as in httpx."""
+    httpx = pytest.importorskip("httpx")
+    url = server.url + target
+    with httpx.Client(params=of_client) as control:
+        assert control.build_request("GET", url, params=params).url.raw_path == sent.encode()
+    caller = make_caller(params=of_client)
+    assert caller.build_request("GET", url, params=params).url.target == sent
+    for _ in range(2):
+        caller.get(url, params=params)
+        assert recorder.heads[-1].startswith(f"GET {sent} HTTP/1.1\r\n".encode())
+
+
 BODIES: dict[str, tuple[Callable[[], dict[str, Any]], bytes, str | None]] = {
     "bytes": (lambda: {"content": b"abc"}, b"abc", None),
     "text": (lambda: {"content": "grün"}, "grün".encode(), None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket as stock
 import threading
 from collections.abc import Callable, Iterator
@@ -238,6 +239,15 @@ def test_waiting_for_readiness(pair: tuple[Any, Any]) -> None:
     while other.send(bytes(100_000), stock.MSG_DONTWAIT) == 100_000:
         continue
     socket.wait_readwrite(mine)
+
+
+@pytest.mark.parametrize("wait", [socket.wait_read, socket.wait_write, socket.wait_readwrite])
+def test_waiting_for_a_closed_descriptor(pair: tuple[Any, Any], wait: Callable[..., None]) -> None:
+    """An error, as in gevent: the kernel says of such a descriptor at once that there is something to say."""
+    fd = pair[0].fileno()
+    copy = os.dup(fd)
+    os.close(copy)
+    assert outcome(lambda: wait(copy, timeout=60)) == (OSError, errno.EBADF)
 
 
 def test_flags_that_say_not_to_wait(pair: tuple[Any, Any]) -> None:

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from test.test_asyncio.utils import ONLYCERT, ONLYKEY
 
+import oneloop
+from oneloop import signals
+from oneloop.http.process import ignore_signals
 from tests.certificates import client_context
 from tests.http.service import Service, read_all
 
@@ -193,14 +196,38 @@ def test_a_lifespan_that_never_ends_does_not_hold_up_a_second_signal(tmp_path: P
     assert "cleaned up" in service.out.text
 
 
-def test_signals_that_come_again_do_not_change_the_status(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_that_come_again_do_not_change_the_status(tmp_path: Path, number: signal.Signals) -> None:
     with Service(tmp_path) as service:
         service.send(signal.SIGINT)
         service.log.wait_for("Finished server process")
         while service.process.poll() is None:
-            service.send(signal.SIGINT)
+            service.send(number)
         assert service.wait() == 0
     assert "Traceback" not in service.log.text
+
+
+def test_no_signal_has_its_default_action_before_it_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread would get it at that moment, even if it is blocked in this one."""
+    set_handler = signal.signal
+    given: list[object] = []
+
+    def note(number: int, handler: signal.Handlers) -> object:
+        given.append(handler)
+        return set_handler(number, handler)
+
+    before = signal.getsignal(signal.SIGUSR1)
+    loop = oneloop.new_event_loop()
+    try:
+        loop.add_signal_handler(signal.SIGUSR1, given.clear)
+        monkeypatch.setattr(signals, "_set_handler", note)
+        ignore_signals(loop, [signal.SIGUSR1])
+        loop.close()
+        assert given == [signal.SIG_IGN]
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
+    finally:
+        loop.close()
+        set_handler(signal.SIGUSR1, before)
 
 
 @pytest.mark.parametrize("handler", ["SIG_DFL", "SIG_IGN"])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.http.service import Service, read_all
+from tests.http.service import APPS, Service, read_all
 
 pytest.importorskip("gunicorn")
 pytestmark = pytest.mark.time_limit(180)
@@ -17,10 +19,10 @@ pytestmark = pytest.mark.time_limit(180)
 class Gunicorn(Service):
     """The same, with gunicorn as the parent."""
 
-    def __init__(self, folder: Path, worker: str, *arguments: str, app: str = "apps:app") -> None:
+    def __init__(self, folder: Path, worker: str, *arguments: str, app: str = "apps:app", **options: Any) -> None:
         where = ("-k", f"oneloop.gunicorn.{worker}", "-b", "127.0.0.1:0", "--no-control-socket")
         command = ("-m", "gunicorn", *where)
-        super().__init__(folder, *arguments, app=app, port=None, is_ready=False, command=command)
+        super().__init__(folder, *arguments, app=app, port=None, is_ready=False, command=command, **options)
         try:
             self.port = int(self.log.wait_for(r"Listening at: http://127\.0\.0\.1:(\d+)").group(1))
         except BaseException:
@@ -80,6 +82,39 @@ def test_the_time_is_limited(tmp_path: Path) -> None:
         waiting = gunicorn.held("/forever")
         assert gunicorn.end() == 0
         assert b"200 OK" not in read_all(waiting)
+
+
+ENDING_SLOWLY = (
+    APPS
+    + """
+
+import atexit
+
+
+@atexit.register
+def end():
+    print("ending", os.getpid(), flush=True)
+    # Without `time.sleep`, which is patched in a green worker.
+    while not os.path.exists("go"):
+        pass
+    print("ended", os.getpid(), flush=True)
+"""
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+@pytest.mark.parametrize("worker", ["Worker", "GreenWorker"])
+def test_signals_that_come_again_do_not_end_a_worker(tmp_path: Path, worker: str, number: signal.Signals) -> None:
+    """A supervisor's signal reaches the whole group of processes, and then the arbiter sends its own."""
+    with Gunicorn(tmp_path, worker, app="apps:wsgi", source=ENDING_SLOWLY) as gunicorn:
+        pid = int(gunicorn.get("/").split()[-1])
+        os.kill(pid, number)
+        gunicorn.out.wait_for(f"ending {pid}\n")
+        os.kill(pid, number)
+        (tmp_path / "go").touch()
+        assert gunicorn.end() == 0
+    assert f"ended {pid}\n" in gunicorn.out.text
+    assert f"(pid:{pid}) was sent" not in gunicorn.log.text
 
 
 def test_workers_are_replaced_after_their_requests(tmp_path: Path) -> None:

@@ -83,6 +83,18 @@ def test_uvicorns_defaults_are_ours() -> None:
         ),
         ({"headers": [("a", "b\r\nc: d")]}, "--header must be Name:Value"),
         ({"metrics": "metrics"}, "--metrics must be a path that begins with a slash, not 'metrics'"),
+        *(
+            ({"root_path": "/api", name: given}, f"--{name} {path} is never found under --root-path /api")
+            for path in ("/x", "/apix")
+            for name, given in (("health", path), ("metrics", path), ("static", [(path, ".")]))
+        ),
+        (
+            {"root_path": "/api", "health": "/health"},
+            "--health /health is never found under --root-path /api: write the path that clients see, /api/health",
+        ),
+        ({"root_path": "/api", "health": "/api"}, "--health /api is never found under --root-path /api"),
+        ({"root_path": "/api/", "metrics": "/api/x"}, "--metrics needs a --root-path without a slash at its end"),
+        ({"root_path": "/", "static": [("/x", ".")]}, "--static needs a --root-path without a slash at its end"),
         ({"static": [("/static", "/nowhere")]}, "--static /static=/nowhere: there is no such directory"),
         ({"ssl_keyfile": __file__}, "--ssl-keyfile needs --ssl-certfile"),
         ({"ssl_certfile": "/nowhere"}, "--ssl-certfile /nowhere: there is no such file"),
@@ -97,6 +109,15 @@ def test_wrong_options(given: dict[str, Any], text: str) -> None:
     with pytest.raises(OptionError) as caught:
         Options.from_given(given)
     assert str(caught.value).startswith(text)
+
+
+def test_paths_under_the_root_path() -> None:
+    folders = [("/api", "."), ("/api/static/", "."), ("/", "."), ("/a", ".")]
+    options = Options(root_path="/a", health="/a/health", metrics="/a/metrics", static=[("/a/x", "."), ("/a/", ".")])
+    assert (options.health, options.metrics) == ("/a/health", "/a/metrics")
+    # The path of a request can begin with one of these.
+    assert [url for url, _ in Options(root_path="/a/b", static=folders[2:]).static] == ["/", "/a"]
+    assert [url for url, _ in Options(root_path="/api", static=folders[:3]).static] == ["/api", "/api/static/", "/"]
 
 
 def test_an_unknown_option_is_a_type_error() -> None:
@@ -198,8 +219,23 @@ def test_nobody_is_trusted_without_proxy_headers() -> None:
         ({"static": "/s=public"}, r"static must be pairs of \(URL, directory\)"),
         ({"headers": {"a": "b"}}, r"headers must be pairs of \(name, value\), not 'a'"),
         ({"headers": ["a:b"]}, r"headers must be pairs of \(name, value\), not 'a:b'"),
+        ({"headers": [(b"a", b"b")]}, r"headers must be pairs of texts, not \(b'a', b'b'\)"),
+        ({"headers": [("a", None)]}, r"headers must be pairs of texts, not \('a', None\)"),
+        ({"headers": 5}, r"headers must be pairs of \(name, value\), not 5"),
+        ({"static": [(Path("/s"), ".")]}, r"static must be pairs of texts, not \(PosixPath\('/s'\), '.'\)"),
+        ({"static": [("/s", 5)]}, r"static must be pairs of texts, not \('/s', 5\)"),
+        ({"reload": True, "reload_dirs": [5]}, r"reload_dirs must be a text or a list of texts, not \[5\]"),
+        ({"reload": True, "reload_includes": 5}, "reload_includes must be a text or a list of texts, not 5"),
+        ({"reload": True, "reload_excludes": b"x"}, "reload_excludes must be a text or a list of texts, not b'x'"),
     ],
 )
 def test_kinds_of_values(given: dict[str, Any], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         Options(**given)
+
+
+def test_one_text_is_a_list_of_it(tmp_path: Path) -> None:
+    """As in uvicorn."""
+    folder = str(tmp_path)
+    options = Options(reload=True, reload_dirs=folder, reload_includes="*.x", reload_excludes="*.y")
+    assert [*options.reload_dirs, *options.reload_includes, *options.reload_excludes] == [folder, "*.x", "*.y"]

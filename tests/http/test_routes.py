@@ -26,7 +26,7 @@ def ask_asgi(path: str, method: str = "GET") -> list[Any]:
     return sent
 
 
-def ask_wsgi(path: str) -> tuple[str, bytes]:
+def ask_wsgi(path: str, options: Options = OPTIONS) -> tuple[str, bytes]:
     statuses: list[str] = []
 
     def app(environ: Any, start_response: Any) -> list[bytes]:
@@ -34,7 +34,7 @@ def ask_wsgi(path: str) -> tuple[str, bytes]:
         return [b"the application's"]
 
     environ = {"REQUEST_METHOD": "GET", "PATH_INFO": path}
-    found = with_routes(app, "wsgi", OPTIONS, lambda: "figures 1\n")(
+    found = with_routes(app, "wsgi", options, lambda: "figures 1\n")(
         environ, lambda status, fields: statuses.append(status)
     )
     return statuses[0], b"".join(found)
@@ -53,6 +53,13 @@ def test_metrics() -> None:
     assert ask_asgi("/metrics", "POST")[0]["status"] == 405
     assert ask_asgi("/metrics", "HEAD")[1]["body"] == b""
     assert ask_wsgi("/metrics") == ("200 OK", b"figures 1\n")
+
+
+def test_metrics_under_a_root_path() -> None:
+    """The path is that of the clients. PATH_INFO is what is behind the root path, as in the request."""
+    options = Options(root_path="/api", metrics="/api/metrics")
+    assert ask_wsgi("/metrics", options) == ("200 OK", b"figures 1\n")
+    assert ask_wsgi("/api/metrics", options) == ("200 OK", b"the application's")
 
 
 def test_other_paths_are_the_applications() -> None:

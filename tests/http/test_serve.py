@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import subprocess
@@ -152,6 +153,17 @@ def test_run_in_a_program(tmp_path: Path, workers: int) -> None:
         assert service.end() == 0
     # Once: workers end in it, and do not come back.
     assert service.out.text.count("after") == 1
+
+
+def test_run_on_a_running_loop() -> None:
+    """No coroutine is left that was never awaited."""
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match=r"write await oneloop\.http\.serve\(app\)"):
+            service.run(app, port=0)
+
+    run(main())
+    gc.collect()
 
 
 def test_run_that_fails_exits_with_status_3() -> None:

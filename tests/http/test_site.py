@@ -24,9 +24,14 @@ async def test_health_until_the_end() -> None:
         assert (response.status, response.headers["connection"]) == (503, "close")
 
 
-def test_health_is_not_in_the_access_log(tmp_path: Path) -> None:
-    with Service(tmp_path, "--health", "/health") as service:
+@pytest.mark.parametrize("root", ["", "/api"])
+@pytest.mark.parametrize("app", ["app", "wsgi"])
+def test_health_is_not_in_the_access_log(tmp_path: Path, app: str, root: str) -> None:
+    """Under a root path as well, where the server answers at the paths that clients see."""
+    arguments = ("--root-path", root, "--health", f"{root}/health", "--metrics", f"{root}/metrics")
+    with Service(tmp_path, *arguments, app=f"apps:{app}") as service:
         assert service.ask("GET", "/health")[0] == 200
+        assert "# TYPE oneloop_http_requests_total" in service.get("/metrics")
         service.get("/other")
         assert service.end() == 0
     assert "/other" in service.out.text

@@ -20,18 +20,19 @@ class ConfigError(Exception):
     """The file cannot be used. The message says why."""
 
 
-def table_of(path: str, command: str) -> dict[str, Any]:
+def table_of(path: str, command: str, *, is_required: bool = True) -> dict[str, Any]:
     """Return the table of a command.
 
     Args:
         path: a file whose name ends in pyproject.toml has it under `tool.oneloop`, any other at its top.
         command: the name of the command, and of the table.
+        is_required: False for a file that nobody has named.
 
     Returns:
-        The table; an empty one if the file has none.
+        The table; an empty one if the file is empty, or if `is_required` is False and it has none.
 
     Raises:
-        ConfigError: the file cannot be read or is not valid.
+        ConfigError: the file cannot be read or is not valid, or it has no such table.
     """
     # Imported here: most starts of a server read no file.
     import tomllib
@@ -42,8 +43,12 @@ def table_of(path: str, command: str) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
-    is_project = Path(path).name == PROJECT
-    for name in ("tool", "oneloop", command) if is_project else (command,):
+    names = ("tool", "oneloop", command) if Path(path).name == PROJECT else (command,)
+    is_empty = not found
+    for name in names:
+        if name not in found and is_required and not is_empty:
+            # The options would be ignored without a word.
+            raise ConfigError(f"{path} has no table [{'.'.join(names)}]: write this line above the options")
         found = found.get(name, {})
         if not isinstance(found, dict):
             raise ConfigError(f"{path}: {name} is not a table")
@@ -70,7 +75,7 @@ def words_of(table: dict[str, Any], parser: argparse.ArgumentParser, path: str) 
             import difflib
 
             close = difflib.get_close_matches(name, [one for one in actions if one != "help"], 1)
-            advice = f". Did you mean {close[0]}" if close else ""
+            advice = f". Did you mean {close[0]}?" if close else ""
             raise ConfigError(f"{path}: there is no option {key}{advice}")
         values = value if isinstance(value, list) else [value]
         if len(values) > 1 and not isinstance(action, argparse._AppendAction):
@@ -90,5 +95,8 @@ def _words(name: str, value: object, action: argparse.Action, where: str) -> lis
     if action.nargs == 0:
         raise ConfigError(f"{where} must be true or false, not {value!r}")
     if not isinstance(value, str | int | float):
-        raise ConfigError(f"{where} must be a text, a number, true or false")
+        wanted = "a text, a number, true or false"
+        if isinstance(action, argparse._AppendAction):
+            wanted = f"a text or a list of texts, such as [{action.metavar!r}]"
+        raise ConfigError(f"{where} must be {wanted}, not {value!r}")
     return [f"--{name}={value}"]

@@ -259,11 +259,12 @@ def _read(reader: argparse.ArgumentParser, arguments: list[str]) -> dict[str, An
         given.pop("app", None)
     path = given.pop("config", None)
     try:
+        is_named = path is not None
         if path is None and Path(config.PROJECT).is_file():
             path = config.PROJECT
         if path is None:
             return given
-        table = config.table_of(path, "serve")
+        table = config.table_of(path, "serve", is_required=is_named)
         app = table.pop("app", None)
         written: dict[str, Any] = vars(reader.parse_args(_with_values(config.words_of(table, reader, path))))
     except config.ConfigError as error:

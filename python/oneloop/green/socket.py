@@ -346,6 +346,7 @@ def wait_read(sock: Any, timeout: float | None = None, timeout_exc: Any = None) 
 
     Raises:
         TimeoutError: the timeout expired and there is no `timeout_exc`.
+        OSError: the descriptor is closed.
     """
     _wait_ready(sock, _select.POLLIN, timeout, timeout_exc)
 
@@ -371,7 +372,10 @@ def _pause(left: Countdown) -> None:
 def _is_ready(sock: Any, mask: int) -> bool:
     polled = _poll()
     polled.register(sock, mask)
-    return bool(polled.poll(0))
+    found = polled.poll(0)
+    if found and found[0][1] & _select.POLLNVAL:
+        raise OSError(EBADF, os.strerror(EBADF))
+    return bool(found)
 
 
 def _wait_ready(sock: Any, mask: int, timeout: float | None, timeout_exc: Any) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from oneloop.http.proxies import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import UnionType
 
     from oneloop.http.given import AccessFormat, Headers, HttpVersions, Interface, Lifespan, LogConfig
 
@@ -197,10 +199,24 @@ class Options:
             # In Python a bool is an int, but as a number it is probably a mistake.
             if not (is_none or isinstance(value, kinds)) or (isinstance(value, bool) and bool not in (*kinds, object)):
                 raise OptionError(f"{flag(one.name)} must be {said}, not {value!r}")
-        for name, shape in (("headers", "(name, value)"), ("static", "(URL, directory)")):
-            for pair in getattr(self, name):
-                if not isinstance(pair, tuple | list) or len(pair) != 2:
-                    raise OptionError(f"{name} must be pairs of {shape}, not {pair!r}")
+        self._check_pairs("headers", "(name, value)", str)
+        self._check_pairs("static", "(URL, directory)", str | os.PathLike)
+        for name in ("reload_dirs", "reload_includes", "reload_excludes"):
+            given = getattr(self, name)
+            if isinstance(given, str | os.PathLike):
+                # As in uvicorn, one text is a list of it. Otherwise its characters would be the list.
+                object.__setattr__(self, name, (given,))
+            elif not isinstance(given, Collection) or not all(isinstance(one, str | os.PathLike) for one in given):
+                raise OptionError(f"{name} must be a text or a list of texts, not {given!r}")
+
+    def _check_pairs(self, name: str, shape: str, kind: type[object] | UnionType) -> None:
+        """Check pairs of a text and a value of a kind."""
+        given = getattr(self, name)
+        for pair in given if isinstance(given, Iterable) else [given]:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise OptionError(f"{name} must be pairs of {shape}, not {pair!r}")
+            if not (isinstance(pair[0], str) and isinstance(pair[1], kind)):
+                raise OptionError(f"{name} must be pairs of texts, not {pair!r}")
 
     def _check_numbers(self) -> None:
         for name, least in _AT_LEAST.items():
@@ -245,16 +261,33 @@ class Options:
             raise OptionError(f"--root-path must begin with a slash, not {self.root_path!r}")
         for name in ("metrics", "health"):
             path = getattr(self, name)
-            if path is not None and not path.startswith("/"):
+            if path is None:
+                continue
+            if not path.startswith("/"):
                 raise OptionError(f"--{name} must be a path that begins with a slash, not {path!r}")
+            self._check_under_root_path(name, path, is_under=path.startswith(self.root_path + "/"))
         if self.health is not None and self.health == self.metrics:
             raise OptionError(f"--health and --metrics cannot both be {self.health}")
         self._check_folders()
+
+    def _check_under_root_path(self, name: str, path: str, *, is_under: bool) -> None:
+        """Check a path that is compared with the root path and the request's path together, as clients see them."""
+        root = self.root_path
+        if root.endswith("/"):
+            raise OptionError(f"--{name} needs a --root-path without a slash at its end, not {root!r}")
+        if not is_under:
+            raise OptionError(
+                f"--{name} {path} is never found under --root-path {root}: write the path that clients see,"
+                f" {root}{path}"
+            )
 
     def _check_folders(self) -> None:
         for url, folder in self.static:
             if not url.startswith("/"):
                 raise OptionError(f"--static must be URL=DIR, where URL begins with a slash, not {url!r}")
+            # The root path can also lead into the directory.
+            prefix, root = url.rstrip("/") + "/", self.root_path + "/"
+            self._check_under_root_path("static", url, is_under=prefix.startswith(root) or root.startswith(prefix))
             if not Path(folder).is_dir():
                 raise OptionError(f"--static {url}={folder}: there is no such directory")
 

@@ -26,14 +26,14 @@ from oneloop.loop import Loop
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from oneloop.http.listeners import Listener
     from oneloop.http.measures import Measures
     from oneloop.http.options import Options
     from oneloop.http.systemd import Notifier
 
-__all__ = ["STARTUP_FAILURE", "Process"]
+__all__ = ["STARTUP_FAILURE", "Process", "ignore_signals"]
 
 log = logging.getLogger("oneloop.error")
 
@@ -84,7 +84,7 @@ class Process:
         self._serving: tuple[asyncio.Task[int], Server] | None = None
 
     def run(self) -> int:
-        """Serve, and return the exit status. After serving has ended, SIGINT and SIGTERM are ignored."""
+        """Serve, and return the exit status. After serving has ended, the signals that were handled are ignored."""
         options = self._options
         if self._channel is not None and not faulthandler.is_enabled():
             # Prints the stack of a stuck worker. Fails if there is no stderr.
@@ -163,13 +163,7 @@ class Process:
             log.error("Cannot start the server: %s", error)
             return STARTUP_FAILURE
         finally:
-            # Further signals must not interrupt the rest of the shutdown, also not while the handlers are changed.
-            signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
-            for number in handlers:
-                loop.remove_signal_handler(number)
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_IGN)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
+            ignore_signals(loop, {signal.SIGINT, signal.SIGTERM, *handlers})
             if self._channel is not None:
                 loop.remove_reader(self._channel.fileno())
                 self._say("over")
@@ -251,6 +245,12 @@ class Process:
         server.reload_certificates()
         if self._notifier is not None:
             self._notifier.ready("serving")
+
+
+def ignore_signals(loop: asyncio.AbstractEventLoop, numbers: Iterable[signal.Signals]) -> None:
+    """Ignore signals that the loop has handled: further ones must not interrupt the rest of the shutdown."""
+    for number in numbers:
+        loop._ignore_signal(number)  # type: ignore[attr-defined]
 
 
 def _end_late(status: int) -> None:

@@ -50,7 +50,7 @@ def with_routes(
     if options.metrics is None:
         return app
     route = Metrics(options.metrics, metrics_text)
-    return _asgi(app, route) if interface == "asgi" else _wsgi(app, route)
+    return _asgi(app, route) if interface == "asgi" else _wsgi(app, route, options.root_path)
 
 
 def _asgi(app: Callable[..., Any], route: Metrics) -> Callable[..., Any]:
@@ -66,9 +66,10 @@ def _asgi(app: Callable[..., Any], route: Metrics) -> Callable[..., Any]:
     return call
 
 
-def _wsgi(app: Callable[..., Any], route: Metrics) -> Callable[..., Any]:
+def _wsgi(app: Callable[..., Any], route: Metrics, root_path: str) -> Callable[..., Any]:
     def call(environ: dict[str, Any], start_response: Any) -> Any:
-        path = environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace")
+        # The path as clients see it, which ASGI applications get.
+        path = root_path + environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace")
         if path != route.path:
             return app(environ, start_response)
         found = route.answer(environ["REQUEST_METHOD"])

@@ -239,7 +239,9 @@ class Server:
         access = self._log_response if self._options.access_log else None
         access = access or self._access
         if access is not None and self._options.health is not None:
-            access = _without(self._options.health.encode(), access)
+            # What is logged is the request's own path, without the root path.
+            asked = self._options.health.removeprefix(self._options.root_path)
+            access = _without(asked.encode(), access)
         measures = self._measures
         if measures is None:
             return access

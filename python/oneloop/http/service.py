@@ -146,9 +146,15 @@ def run(app: object, **given: Unpack[Given]) -> None:
     Raises:
         OptionError: an option is wrong.
         TypeError: there is no such option.
+        RuntimeError: an event loop runs in this thread.
         SystemExit: with status 3 if the application cannot be loaded, its startup fails, or the socket cannot be
             opened. The reason is in the log.
     """
+    if asyncio.events._get_running_loop() is not None:
+        # Before anything is opened or forked.
+        raise RuntimeError(
+            "oneloop.http.run() starts an event loop, and one is running already: write await oneloop.http.serve(app)"
+        )
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         status = run_with(app, given)
@@ -162,7 +168,7 @@ def run(app: object, **given: Unpack[Given]) -> None:
 
 
 def run_with(app: object, given: Given) -> int:
-    """Like `run`, but return the exit status. Afterwards SIGINT and SIGTERM may be ignored.
+    """Like `run`, but return the exit status. Afterwards SIGINT, SIGTERM and SIGHUP may be ignored.
 
     Raises:
         OptionError: an option is wrong.

@@ -33,7 +33,7 @@ class AsyncClient(Core):
 
     Args:
         auth: user and password, a function, or an `Auth`.
-        params: added to every URL.
+        params: the query of every URL, in place of its own.
         headers: sent with every request.
         cookies: sent with every request.
         verify: True: the system's certificate authorities; False: no check; a path; or an `ssl.SSLContext` or
@@ -88,7 +88,7 @@ class AsyncClient(Core):
             data: the body: a form.
             files: the body: a multipart form; see `multipart.Multipart`.
             json: the body: anything that `json.dumps` can encode.
-            params: the query.
+            params: the query, in place of the URL's own; those of the client are added.
             headers: in place of those of the client with the same names.
             cookies: besides those of the client.
             auth: in place of the client's; None: none.
@@ -142,7 +142,7 @@ class AsyncClient(Core):
         """
         auth = arguments.pop("auth", UNSET)
         follow_redirects = arguments.pop("follow_redirects", UNSET)
-        request = self.build_request(method, url, **arguments)
+        request = self._built("stream", method, url, arguments)
         response = await self.send(request, stream=True, auth=auth, follow_redirects=follow_redirects)
         try:
             yield response

@@ -50,7 +50,11 @@ class Core(Profile):
     """What `AsyncClient` and `Client` have in common: the way of a request."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+        try:
+            super().__init__(**settings)
+        except TypeError as error:
+            _name_called(error, f"{type(self).__name__}.__init__")
+            raise
         # By the id of their loop.
         self._pools: dict[int, Pool] = {}
         forget_in_child(self)
@@ -205,12 +209,25 @@ class Core(Profile):
         follow_redirects: Any = UNSET,
         **parts: Any,
     ) -> Response:
-        request = self.build_request(method, url, **parts)
+        try:
+            # Not by `_built`, which costs a call.
+            request = self.build_request(method, url, **parts)
+        except TypeError as error:
+            _name_called(error, f"{type(self).__name__}.{method.lower()}")
+            raise
         response = await self._send(caller, request, auth=auth, follow_redirects=follow_redirects)
         kind = kind_of_body(parts) if auth is UNSET and follow_redirects is UNSET else None
         if kind is not None:
             self._remember(caller.loop, request, url, kind)
         return response
+
+    def _built(self, called: str, method: str, url: URL | str, parts: dict[str, Any]) -> Request:
+        """Return a request. The error for an unknown argument names the method that the program has called."""
+        try:
+            return self.build_request(method, url, **parts)
+        except TypeError as error:
+            _name_called(error, f"{type(self).__name__}.{called}")
+            raise
 
     async def _send(
         self,
@@ -415,9 +432,8 @@ class Core(Profile):
         given = Headers(arguments.pop("headers", None))
 
         async def send(fields: dict[str, str]) -> Response:
-            request = self.build_request(
-                method, url, headers=Headers([*fields.items(), *given.multi_items()]), **arguments
-            )
+            parts = {"headers": Headers([*fields.items(), *given.multi_items()]), **arguments}
+            request = self._built("download", method, url, parts)
             return await self._send(caller, request, stream=True, auth=auth, follow_redirects=follows)
 
         return await Download(path, resume, progress).run(send)
@@ -444,7 +460,7 @@ class Core(Profile):
         handshake = Handshake(subprotocols, compress)
         fields = Headers(headers)
         fields.update(handshake.fields())
-        request = self.build_request("GET", made, headers=fields, **parts)
+        request = self._built("websocket", "GET", made, {"headers": fields, **parts})
         response = await self._send(caller, request, stream=True, auth=auth, follow_redirects=follow_redirects)
         try:
             if response.status_code != 101:
@@ -475,6 +491,14 @@ def _forget(pools: dict[int, Pool], loop: Loop) -> None:
     pool = pools.pop(id(loop), None)
     if pool is not None:
         pool.close()
+
+
+def _name_called(error: TypeError, called: str) -> None:
+    """Let the error for an unknown argument name what the program has called, and not the method below it."""
+    text = str(error)
+    for own in ("Profile.__init__()", "Profile.build_request()"):
+        if text.startswith(own):
+            error.args = (f"{called}(){text.removeprefix(own)}",)
 
 
 def _fits(caller: Caller, delay_s: float, deadline_s: float | None) -> bool:

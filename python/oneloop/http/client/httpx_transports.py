@@ -14,7 +14,7 @@ from oneloop.http.client.httpx_kinds import kind_of
 from oneloop.http.client.protocols import http2_of
 from oneloop.http.client.proxies import Proxy
 from oneloop.http.client.settings import DEFAULT_LIMITS, Limits
-from oneloop.http.client.trust import context_for
+from oneloop.http.client.trust import context_for, needs_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,6 +48,8 @@ class _Transport:
                 made.append(context_for(verify, cert, http2))
             return made[0]
 
+        if needs_files(verify, cert):
+            tls(spoken)
         chosen = _proxy(proxy)
         fields = [] if chosen is None else [(name.encode(), value.encode()) for name, value in chosen.fields()]
         self._carrier = Carrier(

@@ -18,7 +18,7 @@ from oneloop.http.client.proxies import Proxies, Proxy
 from oneloop.http.client.requests import Request
 from oneloop.http.client.retries import Retry
 from oneloop.http.client.settings import DEFAULT_LIMITS, DEFAULT_TIMEOUT, UNSET, Limits, Timeout
-from oneloop.http.client.trust import context_for
+from oneloop.http.client.trust import context_for, needs_files
 from oneloop.http.client.urls import URL, QueryParams, to_url
 
 if TYPE_CHECKING:
@@ -224,6 +224,8 @@ class Profile:
 def _contexts(verify: Any, cert: Any, http2: int) -> Callable[[int], Any]:
     """Return what returns the TLS context for connections that speak HTTP/2 never, if agreed, or always."""
     known = cache(partial(context_for, verify, cert))
+    if needs_files(verify, cert):
+        known(http2)
     if http2 == NEVER:
         return known
     # A context that was given is the same for all of them: what it offers is said each time, as httpcore does it.

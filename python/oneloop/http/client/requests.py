@@ -33,7 +33,7 @@ class Request:
     Args:
         method: such as "GET".
         url: an absolute URL.
-        params: added to the query in place of the URL's own.
+        params: the query, in place of the URL's own; empty: none.
         headers: the fields; Host and those that describe the body are added unless they are here.
         cookies: names and values for a Cookie field.
         content: the body: bytes, text, a file, an iterable or asynchronous iterable of bytes.
@@ -59,7 +59,7 @@ class Request:
         extensions: dict[str, Any] | None = None,
     ) -> None:
         self.method = method.upper()
-        self.url = to_url(url) if params is None else to_url(url).copy_merge_params(params)
+        self.url = to_url(url) if params is None else URL(url, params=params)
         self.headers = Headers(headers)
         self.extensions: dict[str, Any] = {} if extensions is None else dict(extensions)
         if stream is not None:

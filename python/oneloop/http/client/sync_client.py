@@ -87,7 +87,7 @@ class Client(Core):
         """
         auth = arguments.pop("auth", UNSET)
         follow_redirects = arguments.pop("follow_redirects", UNSET)
-        request = self.build_request(method, url, **arguments)
+        request = self._built("stream", method, url, arguments)
         response = self.send(request, stream=True, auth=auth, follow_redirects=follow_redirects)
         try:
             yield response

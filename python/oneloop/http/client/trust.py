@@ -9,7 +9,16 @@ from typing import Any
 
 from oneloop.http.client.protocols import NEVER, offer, offered
 
-__all__ = ["context_for"]
+__all__ = ["context_for", "needs_files"]
+
+
+def needs_files(verify: Any, cert: Any) -> bool:
+    """Return True if a context reads files that the program has named.
+
+    Clients then make it in their constructor, as httpx does: a file that is missing or damaged is a mistake of the
+    program, and not a failure of a connection.
+    """
+    return bool(cert) or isinstance(verify, (str, os.PathLike))
 
 
 def context_for(verify: Any, cert: Any, http2: int = NEVER) -> Any:
@@ -23,6 +32,7 @@ def context_for(verify: Any, cert: Any, http2: int = NEVER) -> Any:
 
     Raises:
         OSError: a file cannot be read.
+        ssl.SSLError: a file has no certificate or key, or they do not belong together.
     """
     if not isinstance(verify, (bool, str, os.PathLike)):
         return verify if http2 == NEVER else offer(verify, http2)
