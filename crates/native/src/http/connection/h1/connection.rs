@@ -95,6 +95,8 @@ pub struct State {
     pub is_last: bool,
     /// The last response has no other end than the connection's.
     pub ends_by_close: bool,
+    /// It ends by a reset, because such a response is not complete.
+    pub will_reset: bool,
     /// No request has arrived yet.
     pub is_fresh: bool,
     /// Futures of `send` calls that wait until the transport takes more.
@@ -168,6 +170,7 @@ impl HttpConnection {
             lost_bytes: 0,
             is_last: false,
             ends_by_close: false,
+            will_reset: false,
             is_fresh: true,
             drain_waiters: Vec::new(),
         };
@@ -276,6 +279,11 @@ impl HttpConnection {
     /// Called by a timer.
     fn _moment_over(slf: &Bound<'_, Self>, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         Self::end_moment(slf, exchange)
+    }
+
+    /// Called by a timer.
+    fn _reset_when_taken(slf: &Bound<'_, Self>, wait_s: f64) -> PyResult<()> {
+        Self::reset_when_taken(slf, wait_s)
     }
 
     fn connection_made(slf: &Bound<'_, Self>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
