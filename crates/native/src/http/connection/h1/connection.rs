@@ -78,6 +78,8 @@ pub struct State {
     pub deadline_ns: u64,
     /// The transport's unsent bytes at the last check.
     pub unsent_bytes: usize,
+    /// When a check has last found that they had changed.
+    pub moved_ns: u64,
     pub place: usize,
     /// Input is being processed: data received meanwhile is only buffered.
     pub is_feeding: bool,
@@ -115,6 +117,11 @@ impl State {
     /// No request is taken until the peer has read what was sent: what it sends meanwhile stays in the buffer.
     pub fn is_held(&self) -> bool {
         self.is_writing_paused && matches!(self.input, Input::Head)
+    }
+
+    /// Nothing but the connection's end follows what was sent.
+    pub fn is_over(&self) -> bool {
+        matches!(self.input, Input::Lingering | Input::Closed)
     }
 
     /// The peer has to read what was sent, in time.
@@ -159,6 +166,7 @@ impl HttpConnection {
             awaited: Awaited::Request,
             deadline_ns: NEVER_NS,
             unsent_bytes: usize::MAX,
+            moved_ns: 0,
             place: usize::MAX,
             is_feeding: false,
             will_go_on: false,
@@ -372,7 +380,8 @@ impl HttpConnection {
         let (was_held, wants_body, waiters) = this.state.with(py, |s| {
             let was_held = s.is_held();
             s.is_writing_paused = false;
-            if s.awaited == Awaited::Drain {
+            // What the system still has must be read in time, too, if nothing follows it.
+            if s.awaited == Awaited::Drain && !s.is_over() {
                 s.deadline_ns = NEVER_NS;
             }
             (was_held, s.wants_body(py), std::mem::take(&mut s.drain_waiters))

@@ -138,6 +138,8 @@ pub struct State {
     pub drain_ns: u64,
     /// The transport's unsent bytes at the last check.
     pub unsent_bytes: usize,
+    /// When a check has last found that they had changed, after the connection's last frame.
+    pub taken_ns: u64,
     /// When a part of any response was last sent.
     pub moved_ns: u64,
 }
@@ -214,6 +216,7 @@ impl Http2Connection {
             head_ns: NEVER_NS,
             drain_ns: NEVER_NS,
             unsent_bytes: usize::MAX,
+            taken_ns: 0,
             moved_ns: 0,
         };
         let service = open.get().service.clone_ref(py);
