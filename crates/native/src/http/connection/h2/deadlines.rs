@@ -246,13 +246,17 @@ impl Http2Stream {
         let connection = self.connection.get();
         let Some(under) = connection.under(py) else { return Ok(false) };
         let unsent = output::untaken_bytes(&under, py)?;
-        let before = self.state.with(py, |s| std::mem::replace(&mut s.unsent_bytes, unsent));
         let time_ns = connection.open.get().options.send_ns;
-        let is_passed = connection.state.with(py, |s| {
+        let (is_passed, taken) = connection.state.with(py, |s| {
             let may_send = s.session.as_ref().is_some_and(|session| session.may_send(self.id));
-            may_send && s.moved_ns.saturating_add(time_ns) > now_ns
+            let is_passed = may_send && s.moved_ns.saturating_add(time_ns) > now_ns;
+            (is_passed, s.passed_bytes.saturating_sub(unsent as u64))
         });
-        Ok(is_passed || (unsent > 0 && unsent != before))
+        // What comes behind this stream's last part keeps its client from nothing.
+        let is_reading = self.state.with(py, |s| {
+            std::mem::replace(&mut s.taken_bytes, taken) != taken && taken < s.before_bytes
+        });
+        Ok(is_passed || is_reading)
     }
 
     pub fn set_tunnel_deadline(slf: &Bound<'_, Self>, deadline: TunnelDeadline) {
