@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from pathlib import Path
 from typing import Any, cast
@@ -166,6 +167,46 @@ async def test_a_response_is_recorded_when_its_client_has_read(way: str) -> None
             await asyncio.to_thread(thread.join, 10)
     assert records.rows == [Row("GET", b"/", 200, LONG_BYTES, True)] * 2
     records.check_metrics()
+
+
+@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+async def test_a_response_that_is_broken_off_while_a_part_waits(framing: str, reads: bool) -> None:
+    """What the client may still read is sent; what it leaves in the server is not."""
+    records = Records()
+    failed: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"%d" % (LONG_BYTES + 1))] if framing == "length" else []
+        await send(start() | {"headers": headers})
+        try:
+            async with asyncio.timeout(0.01):
+                await send({"type": "http.response.body", "body": bytes(LONG_BYTES), "more_body": True})
+        finally:
+            failed.append(scope)
+
+    async with serving(app, on_response=records.on_response) as site:
+        wire = await site.connect(limit=1000)
+        await wire.send(GET.replace(b"1.1", b"1.0") if framing == "close" else GET)
+        await wire.head()
+        await until(lambda: failed)
+        await site.until_idle()
+        assert not records.rows
+        if reads:
+            with contextlib.suppress(ConnectionResetError):
+                while await wire.reader.read(1 << 20):
+                    pass
+        else:
+            wire.reset()
+        await until(lambda: records.rows)
+        await wire.close()
+    [row] = records.rows
+    assert (row.status, row.is_complete) == (200, False)
+    if reads:
+        assert row.sent_bytes == LONG_BYTES
+    else:
+        # Most of it cannot have been with the system.
+        assert 0 < row.sent_bytes < LONG_BYTES // 2
 
 
 @pytest.mark.parametrize("is_green", [False, True])

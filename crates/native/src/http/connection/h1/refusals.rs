@@ -2,6 +2,7 @@
 
 use super::connection::{Awaited, HttpConnection, Input};
 use super::responses::write_status_line;
+use crate::http::connection::output;
 use crate::http::exchange::access_record::{Refused, record_refused};
 use crate::http::exchange::contract::Exchange;
 use crate::http::exchange::error_log;
@@ -41,7 +42,7 @@ impl HttpConnection {
             _ => Ok(()),
         };
         if let Some(exchange) = &exchange {
-            exchange.get().disconnect(py)?;
+            this.cut(exchange)?;
         }
         if may_respond {
             Self::write(slf, &this.own_response(py, status, reason, is_head))?;
@@ -57,7 +58,7 @@ impl HttpConnection {
     pub fn break_off(slf: &Bound<'_, Self>, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        exchange.get().disconnect(py)?;
+        this.cut(exchange)?;
         if !exchange.get().state.with(py, |s| s.ends_by_close()) {
             return this.close(py);
         }
@@ -81,6 +82,13 @@ impl HttpConnection {
         // What the peer still sends is dropped.
         let resumed = this.resume_reading(py);
         Self::reset_when_taken(slf, FIRST_LOOK_S).and(resumed)
+    }
+
+    /// Ends a response of which nothing more is written. What still waits may be sent or not: `connection_lost` knows.
+    fn cut(&self, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
+        let py = exchange.py();
+        let kept = self.under(py).map_or(Ok(0), |under| output::kept_bytes(&under, py))?;
+        if kept > 0 { exchange.get().cut(py) } else { exchange.get().disconnect(py) }
     }
 
     /// A reset drops what the peer's system does not have yet, and that may be whole responses. So it waits for that; the

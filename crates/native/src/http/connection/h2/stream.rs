@@ -167,8 +167,7 @@ impl Http2Stream {
         let may_respond =
             exchange.get().state.with(py, |s| !s.is_disconnected && s.response.is_unsent());
         if !may_respond {
-            exchange.get().disconnect(py)?;
-            return Http2Connection::reset(connection, slf.get().id, Code::CANCEL);
+            return Self::give_up(slf, exchange);
         }
         let len = if exchange.get().is_head { 0 } else { reason.len() as u64 };
         exchange.get().state.with(py, |s| (s.status, s.sent_bytes) = (status, len));
