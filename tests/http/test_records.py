@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from oneloop import tls as rustls
 from oneloop.http.static import settings
 from tests.http.frames import handshake, opened
 from tests.http.records import (
@@ -28,7 +29,9 @@ from tests.http.records import (
     static,
     until,
 )
-from tests.http.site import GET, App, Receive, Scope, Send, reply, serving
+from tests.http.site import GET, App, Receive, Scope, Send, reply, secured, serving
+from tests.http.socket_client import SocketClient
+from tests.tls.authority import HOST, Authority
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -148,6 +151,37 @@ async def test_a_response_that_is_left_when_all_of_it_is_written(way: str, end: 
     assert (row.status, row.is_complete) == (200, False)
     assert 0 < row.sent_bytes < LONG_BYTES
     assert site.http.total_requests == 1
+    records.check_metrics()
+
+
+@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("library", ["rustls", "openssl"])
+async def test_a_last_response_over_tls_whose_client_resets_its_connection(
+    library: str, reads: bool, authority: Authority
+) -> None:
+    """Who has read all of it has it; what was encrypted and not sent was not sent."""
+    records = Records()
+    app, _ = whole("asgi")
+    context: Any = rustls.server_context(authority.server) if library == "rustls" else authority.server_context()
+    async with secured(app, context, on_response=records.on_response) as (site, port):
+        client = await SocketClient.connect(port, authority.client_context(), HOST)
+        await client.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        while not client.got:
+            assert await client.read()
+        await site.until_idle()
+        assert not records.rows
+        if reads:
+            await client.rest()
+        client.reset()
+        await until(lambda: records.rows)
+        await site.until_empty()
+    [row] = records.rows
+    assert (row.status, row.is_complete) == (200, reads)
+    if reads:
+        assert row.sent_bytes == LONG_BYTES
+    else:
+        # Most of it cannot have been with the system.
+        assert 0 < row.sent_bytes < LONG_BYTES // 2
     records.check_metrics()
 
 

@@ -338,8 +338,8 @@ impl HttpConnection {
         Ok(Self::end_input(slf)? && !is_tls)
     }
 
-    #[pyo3(signature = (exc = None))]
-    pub fn connection_lost(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+    #[pyo3(signature = (_exc = None))]
+    pub fn connection_lost(slf: &Bound<'_, Self>, _exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         let (place, under, buffer) = this.state.with(py, |s| {
@@ -356,7 +356,8 @@ impl HttpConnection {
         if place != usize::MAX {
             this.open.get().remove(py, place);
         }
-        let is_sent = exc.is_none() && lost_bytes == 0;
+        // However it has ended: a peer that has read all and closes, with TLS's close_notify unread, resets it.
+        let is_sent = lost_bytes == 0;
         let notified = this.disconnect(py).and(this.record_kept(py, is_sent));
         let exchange = this.state.with(py, |s| s.exchange.take());
         drop(exchange);
