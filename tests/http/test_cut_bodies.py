@@ -15,8 +15,10 @@ import pytest
 
 from oneloop import testing
 from oneloop import tls as rustls
-from tests.http.site import Receive, Scope, Send, Site, Wire, body_of, secured, small_client
-from tests.http.virtual import virtual
+from tests.http.records import Records
+from tests.http.site import Receive, Scope, Send, Site, Wire, body_of, reply, secured, small_client
+from tests.http.socket_client import SocketClient
+from tests.http.virtual import now_s, virtual
 from tests.loops import LoopFactory
 
 pytest.importorskip("trustme")
@@ -28,6 +30,9 @@ LONG_BYTES = 20_000_000
 GET = "GET {} HTTP/1.0\r\n\r\n"
 # Half of its body.
 POST = "POST {} HTTP/1.0\r\nContent-Length: 10\r\n\r\n01234"
+# A request before them on the same connection, and the body of its response, whose length is known.
+BEFORE = "GET /before HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+WHOLE = b"w" * 100_000
 
 
 @pytest.fixture
@@ -36,6 +41,9 @@ def loop_factory() -> LoopFactory:
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["path"] == "/before":
+        await reply(send, WHOLE)
+        return
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"part", "more_body": True})
     path = scope["path"]
@@ -89,15 +97,20 @@ CARRIERS = ["plain", "rustls", "openssl"]
 CELLS = [(*cut, carrier) for cut in CUTS for carrier in CARRIERS if cut[1] is not end_side or carrier == "plain"]
 
 
+def context_of(carrier: str, authority: Authority) -> Any:
+    """The server's."""
+    if carrier == "plain":
+        return None
+    return rustls.server_context(authority.server) if carrier == "rustls" else authority.server_context()
+
+
 @asynccontextmanager
 async def asked(carrier: str, authority: Authority, request: str) -> AsyncIterator[tuple[Site, Wire]]:
     """A server, and a client that has sent the request, has read a head, and reads no more."""
     options: dict[str, Any] = {}
-    context: Any = None
     if carrier != "plain":
         options = {"ssl": authority.client_context(), "server_hostname": HOST}
-        context = rustls.server_context(authority.server) if carrier == "rustls" else authority.server_context()
-    async with secured(app, context, send_timeout_s=30, body_timeout_s=30) as (site, port):
+    async with secured(app, context_of(carrier, authority), send_timeout_s=30, body_timeout_s=30) as (site, port):
         wire = await small_client(port, **options)
         site.wires.append(wire)
         await wire.send(request.encode())
@@ -128,3 +141,52 @@ async def test_a_whole_body(path: str, carrier: str, authority: Authority) -> No
         wire.writer.transport.resume_reading()  # type: ignore[attr-defined]
         body = await wire.rest()
         assert len(body) == len(b"part") + (0 if path == "/" else LONG_BYTES)
+
+
+# Each ends when the client has not read anything yet.
+UNREAD = [cell for cell in CELLS if cell[1] in (nothing, end_side)]
+
+
+@pytest.mark.parametrize("before", ["", BEFORE])
+@pytest.mark.parametrize(("request_", "cut", "carrier"), UNREAD)
+@virtual
+async def test_what_was_sent_before_a_cut(
+    before: str, request_: str, cut: Callable[[Site, Wire], Any], carrier: str, authority: Authority
+) -> None:
+    """A reset makes the system drop what its client does not have yet."""
+    told = Records()
+    # No other end than the cut.
+    options: dict[str, Any] = {"on_response": told.on_response, "send_timeout_s": None, "body_timeout_s": 30}
+    async with secured(app, context_of(carrier, authority), **options) as (site, port):
+        client = await SocketClient.connect(port, None if carrier == "plain" else authority.client_context(), HOST)
+        await client.send((before + request_).encode())
+        if cut is end_side:
+            client.end()
+        # Later than the body's deadline.
+        await asyncio.sleep(40)
+        with pytest.raises(ConnectionResetError):
+            await client.rest()
+        _, _, got = client.got.partition(b"\r\n\r\n")
+        if before:
+            assert got.startswith(WHOLE)
+            _, _, got = got.partition(b"\r\n\r\n")
+        assert got == b"part"
+        await site.until_empty()
+        client.close()
+    assert [row.is_complete for row in told.rows] == [True] * bool(before) + [False]
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+@virtual
+async def test_a_cut_does_not_wait_for_a_client_that_reads_nothing(carrier: str, authority: Authority) -> None:
+    async with secured(app, context_of(carrier, authority), send_timeout_s=30) as (site, port):
+        client = await SocketClient.connect(port, None if carrier == "plain" else authority.client_context(), HOST)
+        await client.send((BEFORE + GET.format("/fails")).encode())
+        while not site.http.connections:
+            await asyncio.sleep(0)
+        while site.http.connections and now_s() < 300:
+            await asyncio.sleep(1)
+        assert 30 <= now_s() <= 40
+        with pytest.raises(ConnectionResetError):
+            await client.rest()
+        client.close()

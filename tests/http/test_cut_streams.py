@@ -104,6 +104,36 @@ async def test_a_response_whose_window_is_closed(end: Callable[[Peer, int], None
     assert site.http.total_requests == 1
 
 
+@pytest.mark.parametrize("end", ["fails", "is refused", "is late"])
+async def test_a_stream_that_the_server_ends(end: str) -> None:
+    """A part of its response waits for the client's window: only what was in this is counted."""
+    records = Records()
+    size = 120_000
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(2):
+            await send({"type": "http.response.body", "body": bytes(size // 2), "more_body": True})
+        if end == "fails":
+            raise ValueError("in the middle")
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    options: dict[str, Any] = {"max_body_bytes": 1000, "send_timeout_s": 0.2 if end == "is late" else None}
+    async with serving(app, on_response=records.on_response, **options) as site:
+        peer = await asyncio.to_thread(Peer, site.port)
+        stream = await asyncio.to_thread(lambda: peer.ask("/", "POST", ends=False))
+        peer.unread.add(stream)
+        while len(peer.responses[stream].body) < 65_535:
+            assert await asyncio.to_thread(peer.read)
+        if end == "is refused":
+            await asyncio.to_thread(lambda: peer.send_body(stream, bytes(1001)))
+        await until(lambda: records.rows)
+        peer.sock.close()
+        await site.until_empty()
+    assert records.rows == [Row("POST", b"/", 200, 65_535, False)]
+
+
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("fields", [(), (("expect", "100-continue"),)])
 async def test_a_request_whose_rest_never_comes(fields: Any, end: Callable[[Peer, int], None], tmp_path: Path) -> None:

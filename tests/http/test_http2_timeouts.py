@@ -155,6 +155,46 @@ async def test_a_stream_that_waits_for_a_more_urgent_one_gets_all() -> None:
 
 
 @virtual
+async def test_a_window_that_stays_closed_while_another_stream_is_read() -> None:
+    """Only what is before it in the socket excuses a stream whose window the client does not open."""
+    size = 8_000_000
+    recorded: list[tuple[Any, bool, float]] = []
+
+    def on_response(*given: Any) -> None:
+        recorded.append((given[2], given[8], now_s()))
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, bytes(1000 if scope["path"] == "/shut" else size))
+
+    wide = (1 << 30).to_bytes(4)
+    greeting = PREFACE + frame(SETTINGS, 0, 0, b"\0\4" + bytes(4)) + frame(WINDOW_UPDATE, 0, 0, wide)
+    asked = {path: head(path=path) for path in ("/shut", "/open")}
+    async with serving(app, send_timeout_s=30, on_response=on_response) as site:
+        wire = await small_client(site.port)
+        await wire.send(
+            greeting
+            + frame(HEADERS, END_HEADERS | END_STREAM, 1, asked["/shut"])
+            + frame(HEADERS, END_HEADERS | END_STREAM, 3, asked["/open"])
+            + frame(WINDOW_UPDATE, 0, 3, wide)
+        )
+        kinds = []
+        async for kind, flags, stream, _ in frames(wire):
+            if stream == 1:
+                kinds.append(kind)
+            if stream == 3 and flags & END_STREAM:
+                break
+            if now_s() < 300:
+                await asyncio.sleep(10)
+        await wire.close()
+    [shut, opened] = recorded
+    assert shut[:2] == (b"/shut", False)
+    assert shut[2] <= 65
+    assert opened[:2] == (b"/open", True)
+    assert opened[2] > 65
+    assert kinds == [HEADERS, RST_STREAM]
+
+
+@virtual
 async def test_a_client_that_takes_nothing_is_cut_off() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await reply(send, bytes(300_000))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from oneloop import tls as rustls
 from oneloop.http.static import settings
 from tests.http.frames import handshake, opened
 from tests.http.records import (
@@ -27,7 +29,9 @@ from tests.http.records import (
     static,
     until,
 )
-from tests.http.site import GET, App, Receive, Scope, Send, reply, serving
+from tests.http.site import GET, App, Receive, Scope, Send, reply, secured, serving
+from tests.http.socket_client import SocketClient
+from tests.tls.authority import HOST, Authority
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -150,6 +154,37 @@ async def test_a_response_that_is_left_when_all_of_it_is_written(way: str, end: 
     records.check_metrics()
 
 
+@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("library", ["rustls", "openssl"])
+async def test_a_last_response_over_tls_whose_client_resets_its_connection(
+    library: str, reads: bool, authority: Authority
+) -> None:
+    """Who has read all of it has it; what was encrypted and not sent was not sent."""
+    records = Records()
+    app, _ = whole("asgi")
+    context: Any = rustls.server_context(authority.server) if library == "rustls" else authority.server_context()
+    async with secured(app, context, on_response=records.on_response) as (site, port):
+        client = await SocketClient.connect(port, authority.client_context(), HOST)
+        await client.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        while not client.got:
+            assert await client.read()
+        await site.until_idle()
+        assert not records.rows
+        if reads:
+            await client.rest()
+        client.reset()
+        await until(lambda: records.rows)
+        await site.until_empty()
+    [row] = records.rows
+    assert (row.status, row.is_complete) == (200, reads)
+    if reads:
+        assert row.sent_bytes == LONG_BYTES
+    else:
+        # Most of it cannot have been with the system.
+        assert 0 < row.sent_bytes < LONG_BYTES // 2
+    records.check_metrics()
+
+
 @pytest.mark.parametrize("way", ["asgi", "wsgi", "green"])
 async def test_a_response_is_recorded_when_its_client_has_read(way: str) -> None:
     records = Records()
@@ -166,6 +201,46 @@ async def test_a_response_is_recorded_when_its_client_has_read(way: str) -> None
             await asyncio.to_thread(thread.join, 10)
     assert records.rows == [Row("GET", b"/", 200, LONG_BYTES, True)] * 2
     records.check_metrics()
+
+
+@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+async def test_a_response_that_is_broken_off_while_a_part_waits(framing: str, reads: bool) -> None:
+    """What the client may still read is sent; what it leaves in the server is not."""
+    records = Records()
+    failed: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"%d" % (LONG_BYTES + 1))] if framing == "length" else []
+        await send(start() | {"headers": headers})
+        try:
+            async with asyncio.timeout(0.01):
+                await send({"type": "http.response.body", "body": bytes(LONG_BYTES), "more_body": True})
+        finally:
+            failed.append(scope)
+
+    async with serving(app, on_response=records.on_response) as site:
+        wire = await site.connect(limit=1000)
+        await wire.send(GET.replace(b"1.1", b"1.0") if framing == "close" else GET)
+        await wire.head()
+        await until(lambda: failed)
+        await site.until_idle()
+        assert not records.rows
+        if reads:
+            with contextlib.suppress(ConnectionResetError):
+                while await wire.reader.read(1 << 20):
+                    pass
+        else:
+            wire.reset()
+        await until(lambda: records.rows)
+        await wire.close()
+    [row] = records.rows
+    assert (row.status, row.is_complete) == (200, False)
+    if reads:
+        assert row.sent_bytes == LONG_BYTES
+    else:
+        # Most of it cannot have been with the system.
+        assert 0 < row.sent_bytes < LONG_BYTES // 2
 
 
 @pytest.mark.parametrize("is_green", [False, True])

@@ -40,7 +40,7 @@ impl TlsTransport {
             s.is_lost = true;
             s.out.writes_after_loss += 1;
             let backlog = std::mem::take(&mut s.out.backlog);
-            s.out.lost_bytes = backlog.len_bytes();
+            s.out.lost_bytes = backlog.len_bytes() + s.out.encrypted_bytes;
             (tells, s.protocol.take(), s.shutdown_timer.take(), backlog)
         });
         drop(backlog);

@@ -61,6 +61,8 @@ pub struct Opening {
 #[derive(Default)]
 pub struct Outgoing {
     pub backlog: Backlog,
+    /// The length of what was encrypted while the transport below was paused, and waits in the library.
+    pub encrypted_bytes: usize,
     /// What it held when the connection was lost.
     pub lost_bytes: usize,
     pub marks: Marks,

@@ -204,7 +204,10 @@ impl TlsTransport {
             let offered = bytes.len().min(PIECE);
             let written = this.library.write(py, &bytes[..offered]);
             let used = *written.as_ref().unwrap_or(&0);
-            this.state.with(py, |s| s.out.backlog.put_back(py, piece, used));
+            this.state.with(py, |s| {
+                s.out.backlog.put_back(py, piece, used);
+                s.out.encrypted_bytes += if may_send { 0 } else { used };
+            });
             if let Err(error) = written {
                 return Self::fatal_if_exception(slf, error, "Fatal error on SSL protocol");
             }
@@ -226,6 +229,7 @@ impl TlsTransport {
         if may_send {
             if !is_stopped {
                 sent.extend(this.library.take(py)?);
+                this.state.with(py, |s| s.out.encrypted_bytes = 0);
             }
             this.send(py, &sent)?;
             Self::control_app_writing(slf)?;
@@ -298,6 +302,7 @@ impl TlsTransport {
     pub fn process_outgoing(slf: &Bound<'_, Self>) -> PyResult<()> {
         if !slf.get().state.with(slf.py(), |s| s.out.is_blocked) && !Self::is_deferred(slf, go_on) {
             slf.get().send_taken(slf.py())?;
+            slf.get().state.with(slf.py(), |s| s.out.encrypted_bytes = 0);
         }
         Self::control_app_writing(slf)
     }

@@ -10,6 +10,7 @@
 //! | a WebSocket was opened; its messages are no response   | `WebSocket::accept`     | 101       | yes      |
 //! | the client is gone, or it was broken off               | `Exchange::disconnect`  | its own   | no       |
 //! | the same, before any of it was sent                    | `Exchange::disconnect`  | 499       | no       |
+//! | HTTP/1: it was broken off, and a part of it waits      | the connection's end    | its own   | no       |
 //! | nghttp2 has refused the request's head                 | `record_malformed`      | 400       | no       |
 
 use super::contract::Exchange;

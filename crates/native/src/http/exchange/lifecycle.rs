@@ -79,6 +79,11 @@ impl Exchange {
 
     /// Marks the peer as gone: data sent from now on is lost. A response that is not complete ends here.
     pub fn disconnect(&self, py: Python<'_>) -> PyResult<()> {
+        self.cut(py).and(self.record(py, false))
+    }
+
+    /// The same, for a connection that records the response when it knows how much of it was sent.
+    pub fn cut(&self, py: Python<'_>) -> PyResult<()> {
         if let Some(tunnel) = &self.tunnel {
             tunnel.lose(py);
         }
@@ -95,7 +100,7 @@ impl Exchange {
             service.end_request(py);
         }
         drop(unbegun);
-        wake(py, waiters).and(self.record(py, false))
+        wake(py, waiters)
     }
 
     /// The server has cancelled the application, so its end by that is no error.

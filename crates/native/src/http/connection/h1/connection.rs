@@ -78,6 +78,8 @@ pub struct State {
     pub deadline_ns: u64,
     /// The transport's unsent bytes at the last check.
     pub unsent_bytes: usize,
+    /// When a check has last found that they had changed.
+    pub moved_ns: u64,
     pub place: usize,
     /// Input is being processed: data received meanwhile is only buffered.
     pub is_feeding: bool,
@@ -95,6 +97,8 @@ pub struct State {
     pub is_last: bool,
     /// The last response has no other end than the connection's.
     pub ends_by_close: bool,
+    /// It ends by a reset, because such a response is not complete.
+    pub will_reset: bool,
     /// No request has arrived yet.
     pub is_fresh: bool,
     /// Futures of `send` calls that wait until the transport takes more.
@@ -113,6 +117,11 @@ impl State {
     /// No request is taken until the peer has read what was sent: what it sends meanwhile stays in the buffer.
     pub fn is_held(&self) -> bool {
         self.is_writing_paused && matches!(self.input, Input::Head)
+    }
+
+    /// Nothing but the connection's end follows what was sent.
+    pub fn is_over(&self) -> bool {
+        matches!(self.input, Input::Lingering | Input::Closed)
     }
 
     /// The peer has to read what was sent, in time.
@@ -157,6 +166,7 @@ impl HttpConnection {
             awaited: Awaited::Request,
             deadline_ns: NEVER_NS,
             unsent_bytes: usize::MAX,
+            moved_ns: 0,
             place: usize::MAX,
             is_feeding: false,
             will_go_on: false,
@@ -168,6 +178,7 @@ impl HttpConnection {
             lost_bytes: 0,
             is_last: false,
             ends_by_close: false,
+            will_reset: false,
             is_fresh: true,
             drain_waiters: Vec::new(),
         };
@@ -278,6 +289,11 @@ impl HttpConnection {
         Self::end_moment(slf, exchange)
     }
 
+    /// Called by a timer.
+    fn _reset_when_taken(slf: &Bound<'_, Self>, wait_s: f64) -> PyResult<()> {
+        Self::reset_when_taken(slf, wait_s)
+    }
+
     fn connection_made(slf: &Bound<'_, Self>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -322,8 +338,8 @@ impl HttpConnection {
         Ok(Self::end_input(slf)? && !is_tls)
     }
 
-    #[pyo3(signature = (exc = None))]
-    pub fn connection_lost(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+    #[pyo3(signature = (_exc = None))]
+    pub fn connection_lost(slf: &Bound<'_, Self>, _exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         let (place, under, buffer) = this.state.with(py, |s| {
@@ -340,7 +356,8 @@ impl HttpConnection {
         if place != usize::MAX {
             this.open.get().remove(py, place);
         }
-        let is_sent = exc.is_none() && lost_bytes == 0;
+        // However it has ended: a peer that has read all and closes, with TLS's close_notify unread, resets it.
+        let is_sent = lost_bytes == 0;
         let notified = this.disconnect(py).and(this.record_kept(py, is_sent));
         let exchange = this.state.with(py, |s| s.exchange.take());
         drop(exchange);
@@ -364,7 +381,8 @@ impl HttpConnection {
         let (was_held, wants_body, waiters) = this.state.with(py, |s| {
             let was_held = s.is_held();
             s.is_writing_paused = false;
-            if s.awaited == Awaited::Drain {
+            // What the system still has must be read in time, too, if nothing follows it.
+            if s.awaited == Awaited::Drain && !s.is_over() {
                 s.deadline_ns = NEVER_NS;
             }
             (was_held, s.wants_body(py), std::mem::take(&mut s.drain_waiters))

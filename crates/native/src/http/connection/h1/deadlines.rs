@@ -113,13 +113,20 @@ impl HttpConnection {
     /// aborted.
     fn end_or_wait(&self, py: Python<'_>) -> PyResult<()> {
         let unsent = self.untaken_bytes(py)?;
-        let (before, is_over, awaited) = self.state.with(py, |s| {
-            let is_over = matches!(s.input, Input::Lingering | Input::Closed);
-            (std::mem::replace(&mut s.unsent_bytes, unsent), is_over, s.awaited)
+        let now_ns = self.service.get().owner.get().now_ns(py);
+        let send_ns = self.open.get().options.send_ns;
+        let (left_ns, is_over, awaited) = self.state.with(py, |s| {
+            if std::mem::replace(&mut s.unsent_bytes, unsent) != unsent {
+                s.moved_ns = now_ns;
+            }
+            (s.moved_ns.saturating_add(send_ns).saturating_sub(now_ns), s.is_over(), s.awaited)
         });
-        let is_moving = unsent > 0 && unsent != before;
-        if is_moving {
+        if unsent > 0 && left_ns > 0 {
             self.wait_for(py, Awaited::Drain);
+            if is_over {
+                // A peer that has read all of it may not say so, and be the one that has to end the connection (TLS).
+                self.wait_at_most(py, LINGER_NS.min(left_ns));
+            }
         } else if unsent == 0 && awaited == Awaited::Drain {
             if is_over {
                 self.wait_for(py, Awaited::End);

@@ -43,6 +43,9 @@ impl HttpConnection {
 
     /// The end of the connection would be taken for the end of a body of which a part is missing.
     fn would_mark_an_end(&self, py: Python<'_>) -> PyResult<bool> {
+        if self.state.with(py, |s| s.will_reset) {
+            return Ok(true);
+        }
         if let Some(exchange) = self.exchange(py) {
             return Ok(exchange.get().state.with(py, |s| s.ends_by_close()));
         }
@@ -67,7 +70,8 @@ impl HttpConnection {
     pub fn reset(&self, py: Python<'_>) -> PyResult<()> {
         let Some(under) = self.under(py) else { return Ok(()) };
         let socket = under.object(py).call_method1(intern!(py, "get_extra_info"), ("socket",))?;
-        if socket.is_none() {
+        // It may be closed already, and tell so in the next tick.
+        if self.descriptor(py)?.is_none_or(|fd| fd < 0) {
             return Ok(());
         }
         let linger = fallible::bytes(py, &[1_i32.to_ne_bytes(), 0_i32.to_ne_bytes()].concat())?;

@@ -1,11 +1,17 @@
 //! Responses of the server itself, and the end within a response.
 
-use super::connection::{HttpConnection, Input};
+use super::connection::{Awaited, HttpConnection, Input};
 use super::responses::write_status_line;
+use crate::http::connection::output;
 use crate::http::exchange::access_record::{Refused, record_refused};
 use crate::http::exchange::contract::Exchange;
 use crate::http::exchange::error_log;
+use pyo3::intern;
 use pyo3::prelude::*;
+
+/// How soon a reset that waits for the peer is looked at; each further time twice as late, up to the second time.
+const FIRST_LOOK_S: f64 = 0.01;
+const LAST_LOOK_S: f64 = 1.0;
 
 impl HttpConnection {
     /// Sends a response by the server, after which the connection ends. `head`: for the access log, the input from the
@@ -36,7 +42,7 @@ impl HttpConnection {
             _ => Ok(()),
         };
         if let Some(exchange) = &exchange {
-            exchange.get().disconnect(py)?;
+            this.cut(exchange)?;
         }
         if may_respond {
             Self::write(slf, &this.own_response(py, status, reason, is_head))?;
@@ -52,19 +58,51 @@ impl HttpConnection {
     pub fn break_off(slf: &Bound<'_, Self>, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        exchange.get().disconnect(py)?;
+        this.cut(exchange)?;
         if !exchange.get().state.with(py, |s| s.ends_by_close()) {
             return this.close(py);
         }
-        // An orderly close would mark the end of the body.
-        this.reset(py)?;
-        let is_tls = this.state.with(py, |s| {
+        // An orderly close would mark the end of the body. With TLS, so would the close_notify that closing sends: RFC
+        // 8446 section 6.1.
+        let (is_known, is_over) = this.state.with(py, |s| {
             s.input = Input::Closed;
             s.is_last = true;
-            s.is_tls
+            s.buffer = Vec::new();
+            // A TLS connection ends with either side, in an orderly way.
+            (std::mem::replace(&mut s.will_reset, true), s.is_tls && s.has_eof)
         });
-        // With TLS, so would the close_notify that closing sends: RFC 8446 section 6.1.
-        if is_tls { this.call_under(py, "abort") } else { this.close(py) }
+        if is_known {
+            return Ok(());
+        }
+        if is_over {
+            return this.abort_transport(py);
+        }
+        this.state.with(py, |s| s.unsent_bytes = usize::MAX);
+        this.wait_for(py, Awaited::End);
+        // What the peer still sends is dropped.
+        let resumed = this.resume_reading(py);
+        Self::reset_when_taken(slf, FIRST_LOOK_S).and(resumed)
+    }
+
+    /// Ends a response of which nothing more is written. What still waits may be sent or not: `connection_lost` knows.
+    fn cut(&self, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
+        let py = exchange.py();
+        let kept = self.under(py).map_or(Ok(0), |under| output::kept_bytes(&under, py))?;
+        if kept > 0 { exchange.get().cut(py) } else { exchange.get().disconnect(py) }
+    }
+
+    /// A reset drops what the peer's system does not have yet, and that may be whole responses. So it waits for that; the
+    /// connection's deadline ends a peer that does not read.
+    pub fn reset_when_taken(slf: &Bound<'_, Self>, wait_s: f64) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        if this.untaken_bytes(py)? == 0 {
+            return this.abort_transport(py);
+        }
+        let look = slf.getattr(intern!(py, "_reset_when_taken"))?;
+        let owner = this.service.get().owner.bind(py);
+        let next_s = (2.0 * wait_s).min(LAST_LOOK_S);
+        owner.call_method1(intern!(py, "call_later"), (wait_s, look, next_s)).map(drop)
     }
 
     /// A whole response with a text body, which is left out for HEAD.

@@ -170,7 +170,15 @@ impl HttpConnection {
     pub fn end_input(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let py = slf.py();
         let this = slf.get();
-        if this.state.with(py, |s| s.will_go_on) {
+        let (will_go_on, will_reset) = this.state.with(py, |s| (s.will_go_on, s.will_reset));
+        if will_go_on {
+            return Ok(true);
+        }
+        if will_reset {
+            if this.state.with(py, |s| s.is_tls) {
+                // A TLS connection would end with either side, in an orderly way.
+                this.abort_transport(py)?;
+            }
             return Ok(true);
         }
         let (is_waiting, is_body, has_more, is_tls) = this.state.with(py, |s| {
@@ -191,7 +199,7 @@ impl HttpConnection {
             Some(exchange) if is_body => {
                 // The body is incomplete and must not be taken for a complete one; nor must its response.
                 Self::break_off(slf, &exchange)?;
-                Ok(false)
+                Ok(this.state.with(py, |s| s.will_reset))
             }
             // Held requests are answered first.
             _ if has_more && this.state.with(py, |s| s.is_held()) => Ok(true),

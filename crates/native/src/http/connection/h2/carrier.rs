@@ -254,15 +254,16 @@ impl Carrier for Calls {
 
     fn abort(&self, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         let py = exchange.py();
-        exchange.get().disconnect(py)?;
-        let stream = stream(exchange).get();
-        if stream.state.with(py, |s| s.is_lost) {
-            return Ok(());
+        let stream = stream(exchange);
+        if stream.get().state.with(py, |s| s.is_lost) {
+            return exchange.get().disconnect(py);
         }
-        // What was sent before comes first.
-        let connection = stream.connection.bind(py);
-        Http2Connection::send_queued(connection)?;
-        Http2Connection::reset(connection, stream.id, Code::INTERNAL_ERROR)
+        // What was sent before comes first. What the client's windows have no room for is lost: then it is recorded.
+        let connection = stream.get().connection.bind(py);
+        let sent = Http2Connection::send_queued(connection);
+        let notified = Http2Stream::lose(stream).and(exchange.get().disconnect(py));
+        let reset = Http2Connection::reset(connection, stream.get().id, Code::INTERNAL_ERROR);
+        sent.and(notified).and(reset)
     }
 
     fn is_paused(&self, py: Python<'_>, exchange: &Exchange) -> bool {

@@ -71,8 +71,10 @@ pub struct StreamState {
     pub body_ns: u64,
     /// The client must have taken some of the response by then.
     pub drain_ns: u64,
-    /// The transport's unsent bytes when that passed.
-    pub unsent_bytes: usize,
+    /// What the connection had passed to its transport when that began: as much is before the rest of the response.
+    pub before_bytes: u64,
+    /// How much of it the client had taken when that passed.
+    pub taken_bytes: u64,
     /// What was queued when that began.
     pub drained_bytes: usize,
     pub is_tunnel: bool,
@@ -138,8 +140,12 @@ pub struct State {
     pub drain_ns: u64,
     /// The transport's unsent bytes at the last check.
     pub unsent_bytes: usize,
+    /// When a check has last found that they had changed, after the connection's last frame.
+    pub taken_ns: u64,
     /// When a part of any response was last sent.
     pub moved_ns: u64,
+    /// The length of all that was passed to the transport.
+    pub passed_bytes: u64,
 }
 
 /// One HTTP/2 connection of a server: an asyncio protocol. Use it only in the loop's thread.
@@ -214,7 +220,9 @@ impl Http2Connection {
             head_ns: NEVER_NS,
             drain_ns: NEVER_NS,
             unsent_bytes: usize::MAX,
+            taken_ns: 0,
             moved_ns: 0,
+            passed_bytes: 0,
         };
         let service = open.get().service.clone_ref(py);
         let made = Self { service, open: open.clone().unbind(), ends, state: LoopCell::new(state) };

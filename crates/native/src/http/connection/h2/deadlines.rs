@@ -144,12 +144,25 @@ impl Http2Connection {
     fn end_or_wait(&self, py: Python<'_>) -> PyResult<()> {
         let Some(under) = self.under(py) else { return Ok(()) };
         let unsent = output::untaken_bytes(&under, py)?;
-        let before = self.state.with(py, |s| std::mem::replace(&mut s.unsent_bytes, unsent));
-        if unsent > 0 && unsent != before {
-            self.set_deadline(py, self.open.get().options.send_ns);
-            return Ok(());
+        let now_ns = self.service.get().owner.get().now_ns(py);
+        let send_ns = self.open.get().options.send_ns;
+        let (left_ns, was_reading) = self.state.with(py, |s| {
+            let before = std::mem::replace(&mut s.unsent_bytes, unsent);
+            if before != unsent {
+                s.taken_ns = now_ns;
+            }
+            let left_ns = s.taken_ns.saturating_add(send_ns).saturating_sub(now_ns);
+            (left_ns, before != 0 && before != usize::MAX)
+        });
+        if unsent > 0 && left_ns > 0 {
+            // A client that has read all of it may not say so, and be the one that has to end the connection (TLS).
+            self.set_deadline(py, LINGER_NS.min(left_ns));
+        } else if unsent == 0 && was_reading {
+            self.wait_for_end(py);
+        } else {
+            return self.call_under(py, "abort");
         }
-        self.call_under(py, "abort")
+        Ok(())
     }
 
     /// Ends the connection after a last frame.
@@ -233,13 +246,17 @@ impl Http2Stream {
         let connection = self.connection.get();
         let Some(under) = connection.under(py) else { return Ok(false) };
         let unsent = output::untaken_bytes(&under, py)?;
-        let before = self.state.with(py, |s| std::mem::replace(&mut s.unsent_bytes, unsent));
         let time_ns = connection.open.get().options.send_ns;
-        let is_passed = connection.state.with(py, |s| {
+        let (is_passed, taken) = connection.state.with(py, |s| {
             let may_send = s.session.as_ref().is_some_and(|session| session.may_send(self.id));
-            may_send && s.moved_ns.saturating_add(time_ns) > now_ns
+            let is_passed = may_send && s.moved_ns.saturating_add(time_ns) > now_ns;
+            (is_passed, s.passed_bytes.saturating_sub(unsent as u64))
         });
-        Ok(is_passed || (unsent > 0 && unsent != before))
+        // What comes behind this stream's last part keeps its client from nothing.
+        let is_reading = self.state.with(py, |s| {
+            std::mem::replace(&mut s.taken_bytes, taken) != taken && taken < s.before_bytes
+        });
+        Ok(is_passed || is_reading)
     }
 
     pub fn set_tunnel_deadline(slf: &Bound<'_, Self>, deadline: TunnelDeadline) {

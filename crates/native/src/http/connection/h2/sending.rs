@@ -54,6 +54,7 @@ impl Http2Connection {
         let py = slf.py();
         let this = slf.get();
         let service = this.service.get();
+        let before_bytes = this.state.with(py, |s| s.passed_bytes);
         loop {
             let Some(under) = this.under(py) else { return Ok(()) };
             let mut out = service.spare(py);
@@ -66,6 +67,7 @@ impl Http2Connection {
             });
             drop(used);
             let is_empty = out.is_empty();
+            this.state.with(py, |s| s.passed_bytes += out.len() as u64);
             let written = if is_empty { Ok(()) } else { output::write(&under, py, &out) };
             service.keep_spare(py, out);
             written?;
@@ -76,7 +78,7 @@ impl Http2Connection {
                 break;
             }
         }
-        Self::wake_writers(slf)?;
+        Self::wake_writers(slf, before_bytes)?;
         Self::leave_stuck(slf)?;
         Self::close_if_over(slf)
     }
@@ -127,8 +129,9 @@ impl Http2Connection {
         unrecorded.iter().map(record).fold(Ok(()), PyResult::and)
     }
 
-    /// Notes what is still queued of each response, and wakes those that wait for less.
-    fn wake_writers(slf: &Bound<'_, Self>) -> PyResult<()> {
+    /// Notes what is still queued of each response, and wakes those that wait for less. `before_bytes`: what had been
+    /// passed to the transport before.
+    fn wake_writers(slf: &Bound<'_, Self>, before_bytes: u64) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         let now_ns = this.service.get().owner.get().now_ns(py);
@@ -139,6 +142,7 @@ impl Http2Connection {
             let Some(session) = &mut s.session else { return };
             let streams = &s.streams;
             let moved_ns = &mut s.moved_ns;
+            let passed_bytes = s.passed_bytes;
             s.queued.retain(|id| {
                 let Some(open) = streams.get(id) else { return false };
                 open.stream.get().state.with(py, |stream| {
@@ -150,6 +154,8 @@ impl Http2Connection {
                     if stream.queued_bytes == 0 {
                         stream.drain_ns = NEVER_NS;
                     } else if stream.queued_bytes < before || stream.drain_ns == NEVER_NS {
+                        let has_moved = stream.queued_bytes < before;
+                        stream.before_bytes = if has_moved { passed_bytes } else { before_bytes };
                         stream.drain_ns = now_ns.saturating_add(time_ns);
                     }
                     if stream.queued_bytes <= HIGH_BYTES {

@@ -32,7 +32,8 @@ impl Http2Stream {
             trailers: Vec::new(),
             body_ns: NEVER_NS,
             drain_ns: NEVER_NS,
-            unsent_bytes: usize::MAX,
+            before_bytes: 0,
+            taken_bytes: u64::MAX,
             drained_bytes: 0,
             is_tunnel: false,
             kept: Vec::new(),
@@ -166,8 +167,7 @@ impl Http2Stream {
         let may_respond =
             exchange.get().state.with(py, |s| !s.is_disconnected && s.response.is_unsent());
         if !may_respond {
-            exchange.get().disconnect(py)?;
-            return Http2Connection::reset(connection, slf.get().id, Code::CANCEL);
+            return Self::give_up(slf, exchange);
         }
         let len = if exchange.get().is_head { 0 } else { reason.len() as u64 };
         exchange.get().state.with(py, |s| (s.status, s.sent_bytes) = (status, len));
