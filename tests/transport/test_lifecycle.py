@@ -8,6 +8,7 @@ import itertools
 import os
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -303,7 +304,7 @@ async def test_connection_lost_comes_with_the_last_byte(loop: asyncio.AbstractEv
     peer.close()
 
 
-MADE = {
+MADE: dict[str, tuple[int, Callable[[Any, socket.socket, Any], Any]]] = {
     "stream": (socket.SOCK_STREAM, lambda loop, sock, protocol: loop._make_socket_transport(sock, protocol)),
     "datagram": (socket.SOCK_DGRAM, lambda loop, sock, protocol: loop._make_datagram_transport(sock, protocol)),
 }
