@@ -12,18 +12,20 @@ from typing import Self
 
 
 class SocketClient:
-    """A connection of a client, with TLS if there is a context. It takes little before it reads."""
+    """A connection of a client, with TLS if there is a context. By default, it takes little before it reads."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext | None, host: str) -> None:
         self.sock = sock
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = None if context is None else context.wrap_bio(self.incoming, self.outgoing, server_hostname=host)
-        self.got = b""
+        self.got = bytearray()
 
     @classmethod
-    async def connect(cls, port: int, context: ssl.SSLContext | None = None, host: str = "localhost") -> Self:
+    async def connect(
+        cls, port: int, context: ssl.SSLContext | None = None, host: str = "localhost", buffer_bytes: int = 4096
+    ) -> Self:
         sock = socket.socket()
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
         client = cls(sock, context, host)
@@ -78,7 +80,7 @@ class SocketClient:
                 return False
             self.got += text
 
-    async def rest(self) -> bytes:
+    async def rest(self) -> bytearray:
         """Everything to the orderly end."""
         while await self.read():
             pass

@@ -164,7 +164,7 @@ async def test_a_last_response_over_tls_whose_client_resets_its_connection(
     app, _ = whole("asgi")
     context: Any = rustls.server_context(authority.server) if library == "rustls" else authority.server_context()
     async with secured(app, context, on_response=records.on_response) as (site, port):
-        client = await SocketClient.connect(port, authority.client_context(), HOST)
+        client = await SocketClient.connect(port, authority.client_context(), HOST, 1 << 20)
         await client.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         while not client.got:
             assert await client.read()
