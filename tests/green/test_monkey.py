@@ -191,7 +191,7 @@ def test_the_originals_of_all_names_that_were_replaced() -> None:
         import importlib, sys
         from oneloop.green import monkey
         modules = (
-            "threading _thread socket select selectors ssl os time signal subprocess queue logging functools contextlib"
+            "threading _thread socket select selectors ssl os time signal subprocess queue logging functools"
             " concurrent.futures.thread concurrent.futures._base http.client urllib.request pty socketserver sched"
             " _threading_local tempfile asyncio.base_events asyncio.runners shutil weakref"
         ).split()

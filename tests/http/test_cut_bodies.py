@@ -144,11 +144,16 @@ async def test_a_whole_body(path: str, carrier: str, authority: Authority) -> No
 
 
 # Each ends when the client has not read anything yet.
-UNREAD = [cell for cell in CELLS if cell[1] in (nothing, end_side)]
+UNREAD = [
+    (before, *cell)
+    for cell in CELLS
+    for before in ("", BEFORE)
+    # Where the end of the client's side comes while its first response is sent, the second one need not have begun.
+    if cell[1] is nothing or (cell[1] is end_side and not before)
+]
 
 
-@pytest.mark.parametrize("before", ["", BEFORE])
-@pytest.mark.parametrize(("request_", "cut", "carrier"), UNREAD)
+@pytest.mark.parametrize(("before", "request_", "cut", "carrier"), UNREAD)
 @virtual
 async def test_what_was_sent_before_a_cut(
     before: str, request_: str, cut: Callable[[Site, Wire], Any], carrier: str, authority: Authority
