@@ -37,6 +37,22 @@ def test_urls_with_other_parts(url: str, changes: dict[str, Any]) -> None:
     assert str(URL(url).copy_with(**changes)) == str(httpx.URL(url).copy_with(**changes))
 
 
+PARAMETERS: dict[str, tuple[Any, ...]] = {
+    "copy_set_param": ("a", "2"),
+    "copy_add_param": ("c", "2"),
+    "copy_remove_param": ("a",),
+    "copy_merge_params": ({"a": "2", "c": "3"},),
+}
+
+
+@pytest.mark.parametrize("method", PARAMETERS)
+@pytest.mark.parametrize("url", ["http://a.com/x?a=1&b=1", "http://a.com/x", "http://a.com/x?b=1#f"])
+def test_copies_with_other_parameters(url: str, method: str) -> None:
+    httpx = pytest.importorskip("httpx")
+    made, expected = (getattr(kind(url), method)(*PARAMETERS[method]) for kind in (URL, httpx.URL))
+    assert str(made) == str(expected)
+
+
 @pytest.mark.parametrize("changes", [{"b": "9"}, {"a": ["7", "8"]}, {"c": "1", "a": "2"}, {"new": "1"}, {}])
 def test_changed_parameters_keep_their_places(changes: dict[str, Any]) -> None:
     query = "a=1&a=3&b=2&c=4"

@@ -13,7 +13,7 @@ import os
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from oneloop.files import Change, Event, Watch, watch
+from oneloop.files import Change, Event, Watch, stat, watch
 from oneloop.http.links import Links, silent_mounts
 from oneloop.loop import Loop
 
@@ -124,7 +124,7 @@ class Watching:
         times: dict[str, int] | None = None
         while True:
             try:
-                place = _place(folder)
+                place = await _place(folder)
                 async with watch(folder, recursive=True) as events:
                     if times is not None:
                         log.info("Will watch for changes in %s, which is there again", folder)
@@ -190,14 +190,14 @@ class Watching:
 
 async def _end_when_elsewhere(folder: str, place: tuple[int, int] | None, events: Watch[str]) -> None:
     """End the watch when the name leads elsewhere: inotify does not report that a folder above is moved or replaced."""
-    while _place(folder) == place:
+    while await _place(folder) == place:
         await asyncio.sleep(POLL_INTERVAL_S)
     await events.close()
 
 
-def _place(folder: str) -> tuple[int, int] | None:
+async def _place(folder: str) -> tuple[int, int] | None:
     try:
-        status = os.stat(folder)  # noqa: PTH116 - by name, every second
+        status = await stat(folder)
     except OSError:
         return None
     return status.st_dev, status.st_ino
