@@ -153,7 +153,8 @@ class _Race:
                 # asyncio too goes on with the other addresses, whatever an attempt has raised.
                 sock, failure = _first(done)
                 error = failure if error is None else error
-            if sock is None and error is not None:
+            if sock is None and error is not None and not any(exceptions):
+                # As in asyncio, failures to connect are raised before others.
                 raise error
             return sock
         finally:

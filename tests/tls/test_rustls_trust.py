@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import os
 import ssl
 from pathlib import Path
@@ -10,6 +11,10 @@ from typing import Any
 
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from oneloop import tls
 from tests.tls.authority import HOST, VERSIONS, Authority
@@ -43,6 +48,23 @@ def self_signed(path: Path) -> Path:
     return path
 
 
+def own(path: Path, is_authority: bool = False) -> Path:
+    """A self-signed certificate of a new key. All have the same name."""
+    now = datetime.datetime.now(datetime.UTC)
+    day = datetime.timedelta(days=1)
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, HOST)])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now - day, now + day)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
+        .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    text = made.public_bytes(Encoding.PEM)
+    path.write_bytes(text + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return path
+
+
 @pytest.mark.parametrize(
     ("file", "host", "code"),
     [
@@ -52,6 +74,8 @@ def self_signed(path: Path) -> Path:
         ("wrong_host", "127.0.0.1", 64),
         ("unknown", HOST, 20),
         ("self_signed", HOST, 18),
+        ("self_signed_anew", HOST, 18),
+        ("unknown_authority", HOST, 18),
         ("untrusted_root", HOST, 19),
     ],
 )
@@ -64,12 +88,15 @@ async def test_servers_that_are_not_trusted(
         path, trusted = authority.server, authority.other_authority
     elif file == "self_signed":
         self_signed(path)
+    elif file == "self_signed_anew":
+        trusted = own(tmp_path / "old.pem")
+        own(path)
+    elif file == "unknown_authority":
+        own(path, is_authority=True)
     elif file == "untrusted_root":
         path.write_text(authority.server.read_text() + authority.authority.read_text())
         trusted = authority.other_authority
     elif file == "future":
-        import datetime
-
         later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=10)
         other = trustme.CA()
         issued = other.issue_cert(HOST, not_before=later, not_after=later + datetime.timedelta(days=1))

@@ -53,9 +53,9 @@ impl ClientSettings {
             return Ok(Arc::new(Anybody::new(provider())));
         }
         let roots = Arc::new(trust::roots(py, &self.authorities)?);
-        let inner = WebPkiServerVerifier::builder_with_provider(roots, provider().clone())
+        let inner = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider().clone())
             .build()
             .map_err(|e| PyValueError::new_err(e.to_string()))?;
-        Ok(Arc::new(Verifier::new(inner, self.checks_hostname)))
+        Ok(Arc::new(Verifier::new(inner, roots, self.checks_hostname)))
     }
 }

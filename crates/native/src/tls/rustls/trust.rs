@@ -7,10 +7,10 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
     SignatureScheme,
 };
 use std::path::PathBuf;
@@ -61,20 +61,49 @@ fn add_system(py: Python<'_>, store: &mut RootCertStore) -> PyResult<()> {
 #[derive(Debug)]
 pub struct Verifier {
     inner: Arc<WebPkiServerVerifier>,
+    roots: Arc<RootCertStore>,
     checks_hostname: bool,
 }
 
 impl Verifier {
-    pub fn new(inner: Arc<WebPkiServerVerifier>, checks_hostname: bool) -> Self {
-        Self { inner, checks_hostname }
+    pub fn new(
+        inner: Arc<WebPkiServerVerifier>,
+        roots: Arc<RootCertStore>,
+        checks_hostname: bool,
+    ) -> Self {
+        Self { inner, roots, checks_hostname }
     }
+
+    /// The certificate is its own issuer, and no authority has its name and its key.
+    fn is_strange(&self, end_entity: &CertificateDer<'_>) -> bool {
+        is_own(end_entity)
+            && webpki::anchor_from_trusted_cert(end_entity).is_ok_and(|own| {
+                let key = own.subject_public_key_info;
+                let is_it = |root: &TrustAnchor<'_>| {
+                    root.subject == own.subject && root.subject_public_key_info == key
+                };
+                !self.roots.roots.iter().any(is_it)
+            })
+    }
+}
+
+/// What rustls finds before it asks who the issuer is, which OpenSSL asks first.
+fn is_found_first(error: &CertificateError) -> bool {
+    match error {
+        CertificateError::BadSignature => true,
+        CertificateError::Other(OtherError(other)) => {
+            matches!(other.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
+        }
+        _ => false,
+    }
+}
+
+fn is_own(der: &CertificateDer<'_>) -> bool {
+    EndEntityCert::try_from(der).is_ok_and(|parsed| parsed.issuer() == parsed.subject())
 }
 
 /// Records it for the exception; see `problem`.
 fn note_issuer(end_entity: &CertificateDer<'_>, chain: &[CertificateDer<'_>]) {
-    let is_own = |der: &CertificateDer<'_>| {
-        EndEntityCert::try_from(der).is_ok_and(|parsed| parsed.issuer() == parsed.subject())
-    };
     problem::note_issuer(if is_own(end_entity) {
         Issuer::Itself
     } else if chain.iter().any(is_own) {
@@ -108,6 +137,13 @@ impl ServerCertVerifier for Verifier {
             Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
                 note_issuer(end_entity, intermediates);
                 verified
+            }
+            // It was made anew, and the authority of its name is the old one; or it is an authority's.
+            Err(Error::InvalidCertificate(error))
+                if is_found_first(&error) && self.is_strange(end_entity) =>
+            {
+                note_issuer(end_entity, intermediates);
+                Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
             }
             other => other,
         }
