@@ -16,7 +16,7 @@ import requests
 import websockets.sync.client
 
 from tests.ecosystem.conftest import accepts, running
-from tests.harness.control import server_command
+from tests.harness.control import IS_CONTROL, server_command
 from tests.ports import free_port
 from tests.programs import ROOT
 
@@ -64,8 +64,11 @@ def test_requests(base: str) -> None:
             assert session.get(base + "/redirect").text == "hello"
         files = {"file": ("f.bin", bytes(500_000))}
         assert session.post(base + "/upload", files=files, data={"name": "value"}).text == "f.bin 500000 value"
-        assert session.get(base + "/fails").status_code == 500
         assert len(session.get(base + "/static/file.txt").content) == 7000
+        assert session.get(base + "/fails").status_code == 500
+        if not IS_CONTROL:
+            # uvicorn closes the connection without having said so, and the next request runs into the end.
+            assert session.get(base + "/text").text == "hello"
 
 
 def test_httpx(base: str) -> None:
