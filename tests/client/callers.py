@@ -83,19 +83,19 @@ class Caller:
 
         return self._loop.run_until_complete(aread())
 
-    def shake_hands(self, url: str) -> None:
+    def shake_hands(self, url: str, **arguments: Any) -> None:
         """Open a WebSocket, and close it."""
         if self.kind != "coroutine":
 
             def run() -> None:
-                with self.client.websocket(url):
+                with self.client.websocket(url, **arguments):
                     pass
 
             self._run(run)
             return
 
         async def arun() -> None:
-            async with self.client.websocket(url):
+            async with self.client.websocket(url, **arguments):
                 pass
 
         self._loop.run_until_complete(arun())

@@ -17,6 +17,7 @@ import oneloop.tls
 from oneloop.http import (
     AsyncClient,
     Client,
+    HttpxTransport,
     Limits,
     WebSocketUpgradeError,
 )
@@ -69,6 +70,14 @@ def test_it_is_agreed_in_the_handshake(make_caller: MakeCaller, server_context: 
         assert responses[0].reason_phrase == "OK"
         assert caller.statistics()["opened"] == 1
         caller.close()
+
+
+def test_a_transport_agrees_it_too(server_context: ssl.SSLContext, trusting: Any) -> None:
+    """Also with a context that its constructor has made, because of a file."""
+    httpx = pytest.importorskip("httpx")
+    with Http2Server(echo, server_context) as server:
+        with httpx.Client(transport=HttpxTransport(verify=trusting, http2=True)) as client:
+            assert client.get(f"{server.url}/x").http_version == "HTTP/2"
 
 
 def test_a_server_that_knows_http1_only(make_caller: MakeCaller, server_context: ssl.SSLContext, trusting: Any) -> None:

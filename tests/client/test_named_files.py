@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception]]] = [
 
 @pytest.mark.parametrize("http2", [False, True])
 @pytest.mark.parametrize("make", [Client, AsyncClient, HttpxTransport, AsyncHttpxTransport])
-@pytest.mark.parametrize(("arguments", "error"), WRONG)
+@pytest.mark.parametrize(("arguments", "error"), [*WRONG, ({"verify": Path("missing.pem")}, FileNotFoundError)])
 def test_wrong_files(arguments: dict[str, Any], error: type[Exception], make: Callable[..., Any], http2: bool) -> None:
     with pytest.raises(error) as caught:
         make(http2=http2, **arguments)

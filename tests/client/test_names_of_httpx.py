@@ -38,6 +38,11 @@ def test_unknown_arguments_of_a_stream(caller: Caller) -> None:
         caller.pieces("GET", "http://127.0.0.1:1/", bdy=b"x")
 
 
+def test_unknown_arguments_of_a_websocket(caller: Caller) -> None:
+    with pytest.raises(TypeError, match=rf"^{type(caller.client).__name__}\.websocket\(\) got an unexpected .* 'bdy'"):
+        caller.shake_hands("ws://127.0.0.1:1/", bdy=b"x")
+
+
 def test_links() -> None:
     response = Response(
         200,

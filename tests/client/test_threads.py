@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from oneloop.http import Client
 from oneloop.http.client.resolving import Resolver
+from tests import programs
 from tests.client.servers import RawServer, echo
 
 
@@ -29,6 +31,22 @@ def test_the_connections_of_a_thread_end_with_it() -> None:
             thread.join()
         gc.collect()
         assert client.statistics()["open"] == 0
+
+
+OPEN_AT_THE_END = """
+import sys
+from oneloop.http import Client
+
+client = Client()
+print(client.get(sys.argv[1]).text)
+"""
+
+
+def test_a_client_that_is_open_when_the_program_ends() -> None:
+    """Its loop in the main thread is closed then, so no warning of an unclosed one follows."""
+    with RawServer(echo) as server:
+        done = programs.run_command(sys.executable, "-X", "dev", "-c", OPEN_AT_THE_END, f"{server.url}/x")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "/x\n", "")
 
 
 def test_closed_while_the_loop_of_a_thread_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ def test_a_value() -> None:
     assert greenlet.get() == 7
     assert (greenlet.ready(), greenlet.started, greenlet.successful()) == (True, False, True)
     assert (greenlet.value, greenlet.exception, greenlet.dead) == (7, None, True)
+    assert (greenlet.args, greenlet.kwargs) == ((), {})
 
 
 def test_an_exception(capsys: pytest.CaptureFixture[str]) -> None:

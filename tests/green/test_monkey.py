@@ -201,6 +201,20 @@ def test_the_originals_of_all_names_that_were_replaced() -> None:
     assert out == "0 True\n"
 
 
+def test_a_name_that_stays_is_not_patched() -> None:
+    out = patched(
+        """
+        print(vars(__import__("__main__"))["native_sleep"] is monkey.get_original("time", "sleep"))
+        print(monkey.is_object_patched("__main__", "native_sleep"))
+        """,
+        """
+        import time
+        native_sleep = time.sleep
+        """,
+    )
+    assert out.split() == ["True", "False"]
+
+
 def test_locks_that_exist_already_are_green_afterwards() -> None:
     out = patched(
         """

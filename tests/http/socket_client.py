@@ -1,4 +1,4 @@
-"""`SocketClient`: reads its socket when its test says so, and never answers the end of TLS.
+"""`SocketClient`: reads its socket when its test says so, and does not answer the end of TLS.
 
 An asyncio transport reads ahead, loses what it has read at a reset, and closes when its peer does.
 """
@@ -6,6 +6,7 @@ An asyncio transport reads ahead, loses what it has read at a reset, and closes 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from typing import Self
@@ -59,6 +60,15 @@ class SocketClient:
     def end(self) -> None:
         """End this side, without TLS's close_notify."""
         self.sock.shutdown(socket.SHUT_WR)
+
+    async def say_goodbye(self) -> None:
+        """End this side, with TLS by its close_notify alone, and read on."""
+        if self.tls is None:
+            self.end()
+            return
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.tls.unwrap()
+        await self._flush()
 
     async def read(self) -> bool:
         """Read once, and add it to `got`. False at an orderly end; ConnectionResetError at another."""

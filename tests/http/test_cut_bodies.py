@@ -174,9 +174,11 @@ async def test_what_was_sent_before_a_cut(
         if cut is end_side:
             client.end()
         # Later than the body's deadline.
-        await asyncio.sleep(40)
+        await asyncio.sleep(45)
         with pytest.raises(ConnectionResetError):
             await client.rest()
+        # However long it has waited for that.
+        assert now_s() <= 47
         _, _, got = client.got.partition(b"\r\n\r\n")
         if before:
             assert got.startswith(WHOLE)
@@ -200,4 +202,44 @@ async def test_a_cut_does_not_wait_for_a_client_that_reads_nothing(carrier: str,
         assert 30 <= now_s() <= 40
         with pytest.raises(ConnectionResetError):
             await client.rest()
+        client.close()
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+@virtual
+async def test_a_client_that_sends_on_after_a_cut(carrier: str, authority: Authority) -> None:
+    """It reads when it has sent all; the server, which has read no more for a while, drops that."""
+
+    async def fails_late(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] != "/before":
+            await asyncio.sleep(1)
+        await app(scope, receive, send)
+
+    async with secured(fails_late, context_of(carrier, authority), send_timeout_s=None, body_timeout_s=None) as served:
+        site, port = served
+        client = await SocketClient.connect(port, None if carrier == "plain" else authority.client_context(), HOST)
+        await client.send((BEFORE + POST.replace(": 10", f": {LONG_BYTES + 5}").format("/fails")).encode())
+        await client.send(bytes(LONG_BYTES))
+        with pytest.raises(ConnectionResetError):
+            await client.rest()
+        assert client.got.endswith(b"\r\n\r\npart")
+        await site.until_empty()
+        client.close()
+
+
+@pytest.mark.parametrize("request_", [GET.format("/fails"), POST.format("/reads")])
+@pytest.mark.parametrize("carrier", CARRIERS)
+@virtual
+async def test_the_end_of_a_client_is_not_answered_by_one(carrier: str, request_: str, authority: Authority) -> None:
+    """That would mark the end of the body."""
+    async with secured(app, context_of(carrier, authority), send_timeout_s=None) as (site, port):
+        client = await SocketClient.connect(port, None if carrier == "plain" else authority.client_context(), HOST)
+        await client.send((BEFORE + request_).encode())
+        # The application has failed, or waits for the rest of the body.
+        await asyncio.sleep(1)
+        await client.say_goodbye()
+        await asyncio.sleep(1)
+        with pytest.raises(ConnectionResetError):
+            await client.rest()
+        await site.until_empty()
         client.close()

@@ -195,6 +195,37 @@ async def test_a_window_that_stays_closed_while_another_stream_is_read() -> None
 
 
 @virtual
+async def test_a_window_that_stays_closed_while_nothing_is_read() -> None:
+    """What is before it in the socket is an excuse only for a client that reads it."""
+    recorded: list[tuple[Any, float]] = []
+
+    def on_response(*given: Any) -> None:
+        recorded.append((given[2], now_s()))
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        # The system takes all of it.
+        await reply(send, bytes(1000 if scope["path"] == "/shut" else 200_000))
+
+    wide = (1 << 30).to_bytes(4)
+    greeting = PREFACE + frame(SETTINGS, 0, 0, b"\0\4" + bytes(4)) + frame(WINDOW_UPDATE, 0, 0, wide)
+    asked = {path: head(path=path) for path in ("/shut", "/open")}
+    async with serving(app, send_timeout_s=30, on_response=on_response) as site:
+        wire = await small_client(site.port)
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await wire.send(greeting + frame(HEADERS, END_HEADERS | END_STREAM, 1, asked["/open"]))
+        await wire.send(frame(WINDOW_UPDATE, 0, 1, wide))
+        while not recorded:
+            await asyncio.sleep(0)
+        await wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 3, asked["/shut"]))
+        while len(recorded) < 2 and now_s() < 300:
+            await asyncio.sleep(1)
+        assert [path for path, _ in recorded] == [b"/open", b"/shut"]
+        assert recorded[1][1] <= 65
+        wire.reset()
+        await wire.close()
+
+
+@virtual
 async def test_a_client_that_takes_nothing_is_cut_off() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await reply(send, bytes(300_000))

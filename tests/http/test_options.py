@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,7 @@ def test_nobody_is_trusted_without_proxy_headers() -> None:
         ({"static": [(Path("/s"), ".")]}, r"static must be pairs of texts, not \(PosixPath\('/s'\), '.'\)"),
         ({"static": [("/s", 5)]}, r"static must be pairs of texts, not \('/s', 5\)"),
         ({"reload": True, "reload_dirs": [5]}, r"reload_dirs must be a text or a list of texts, not \[5\]"),
+        ({"reload": True, "reload_dirs": iter(["."])}, "reload_dirs must be a text or a list of texts, not <list_iter"),
         ({"reload": True, "reload_includes": 5}, "reload_includes must be a text or a list of texts, not 5"),
         ({"reload": True, "reload_excludes": b"x"}, "reload_excludes must be a text or a list of texts, not b'x'"),
     ],
@@ -234,8 +236,11 @@ def test_kinds_of_values(given: dict[str, Any], said: str) -> None:
         Options(**given)
 
 
-def test_one_text_is_a_list_of_it(tmp_path: Path) -> None:
-    """As in uvicorn."""
-    folder = str(tmp_path)
+@pytest.mark.parametrize("kind", [str, Path])
+def test_one_text_is_a_list_of_it(tmp_path: Path, kind: Callable[[Path], Any]) -> None:
+    """As in uvicorn. A path is as good as its text, wherever a folder is meant."""
+    folder = kind(tmp_path)
+    assert Options(reload=True, reload_dirs=[folder]).reload_dirs == [folder]
+    assert [str(one) for _, one in Options(static=[("/", folder)]).static] == [str(tmp_path)]
     options = Options(reload=True, reload_dirs=folder, reload_includes="*.x", reload_excludes="*.y")
     assert [*options.reload_dirs, *options.reload_includes, *options.reload_excludes] == [folder, "*.x", "*.y"]

@@ -316,10 +316,47 @@ def test_a_watched_directory_that_comes_with_its_files(tmp_path: Path) -> None:
             assert set(told.wait_for(deploy)) == {str(folder / "app.py")}
 
 
-def test_links_in_a_directory_that_is_polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> object:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def test_a_watched_directory_that_comes_with_its_links(tmp_path: Path) -> None:
+    """Nothing is reported of the watched directory itself: the one above is replaced."""
+    folder, new, other = tmp_path / "service" / "app", tmp_path / "new" / "app", tmp_path / "other"
+    for made in (folder, new, other):
+        made.mkdir(parents=True)
+    # Its own time is none of a file that counts.
+    (new / "shared").symlink_to(other)
+    with Told(folder) as told:
+        told.wait_for(lambda: write(folder / "app.py"))
+        folder.parent.rename(tmp_path / "old")
+        new.parent.rename(folder.parent)
+        while str(folder / "shared" / "real.py") not in told.wait_for(lambda: write(other / "real.py")):
+            pass
 
+
+def refuse(*_: object, **__: object) -> object:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_directory_that_cannot_be_watched_again_comes_with_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, new = tmp_path / "app", tmp_path / "new"
+    folder.mkdir()
+    new.mkdir()
+    (new / "later.py").touch()
+    with Told(folder) as told:
+        told.wait_for(lambda: write(folder / "app.py"))
+        monkeypatch.setattr(reloading, "watch", refuse)
+        folder.rename(tmp_path / "old")
+        new.rename(folder)
+        # Once: another change would be found by comparing.
+        while str(folder / "later.py") not in told.wait_for(lambda: None):
+            pass
+        # What is removed is a change, too.
+        (folder / "later.py").unlink()
+        while str(folder / "later.py") not in told.wait_for(lambda: None):
+            pass
+
+
+def test_links_in_a_directory_that_is_polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reloading, "watch", refuse)
     folder, other = tmp_path / "app", tmp_path / "other"
     folder.mkdir()

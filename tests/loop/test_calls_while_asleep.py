@@ -134,7 +134,7 @@ def test_removing_and_closing(loop: asyncio.AbstractEventLoop, sleeping: Sleepin
         ours.close()
         theirs.close()
 
-    loop.add_reader(ours, lambda: None)
+    loop.add_reader(ours, pytest.fail, "removed, but called")
     ours.setblocking(False)
     sleeping.while_asleep(act)
 

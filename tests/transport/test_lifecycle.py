@@ -340,3 +340,17 @@ def test_transports_of_a_loop_that_never_runs_are_not_counted_for_ever(
         made.clear()
     assert loop.statistics().open_transports == 0
     theirs.close()
+
+
+@pytest.mark.oneloop_only("the statistics")
+def test_a_transport_that_could_not_begin_is_not_counted(loop_factory: LoopFactory) -> None:
+    loop: Any = loop_factory()
+    ours, theirs = socket.socketpair()
+    with (
+        pytest.warns(ResourceWarning, match="unclosed transport"),
+        pytest.raises(AttributeError, match="connection_made"),
+    ):
+        loop._make_socket_transport(ours, object())
+    assert loop.statistics().open_transports == 0
+    loop.close()
+    theirs.close()
