@@ -128,6 +128,8 @@ def test_a_handler_may_remove_itself(loop: asyncio.AbstractEventLoop) -> None:
     loop.add_signal_handler(signal.SIGUSR1, once)
     loop.call_soon(os.kill, os.getpid(), signal.SIGUSR1)
     loop.run_forever()
+    assert not loop.remove_signal_handler(signal.SIGUSR1)
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
 
 
 def test_closing_the_loop_restores_the_dispositions(loop: asyncio.AbstractEventLoop) -> None:

@@ -219,13 +219,15 @@ async def test_abort_drops_what_is_queued(loop: asyncio.AbstractEventLoop, conne
 
 
 async def test_writes_after_close_are_dropped(loop: asyncio.AbstractEventLoop, connect: Connect) -> None:
-    async with connect() as (transport, protocol, _):
+    async with connect() as (transport, protocol, peer):
         transport.close()
-        await protocol.wait_lost()
         for _ in range(10):
             transport.write(b"into the void")
+        await protocol.wait_lost()
+        transport.write(b"into the void")
         transport.close()
         transport.abort()
+        assert await loop.sock_recv(peer, 1) == b""
 
 
 async def test_operations_on_a_closed_transport(loop: asyncio.AbstractEventLoop, connect: Connect) -> None:
