@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from test.test_asyncio.utils import ONLYCERT, ONLYKEY
 
+from oneloop import tls
 from oneloop.http import AsyncClient, AsyncHttpxTransport, Client, HttpxTransport
 from oneloop.http.client import profile, trust
 from tests.client.conftest import MakeCaller
@@ -25,6 +26,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception]]] = [
     ({"cert": (ONLYCERT, DAMAGED)}, ssl.SSLError),
     ({"cert": (ONLYCERT, "missing.pem", "password")}, FileNotFoundError),
     ({"verify": False, "cert": DAMAGED}, ssl.SSLError),
+    ({"verify": ssl.create_default_context(), "cert": DAMAGED}, ssl.SSLError),
 ]
 
 
@@ -64,3 +66,14 @@ def test_the_files_are_read_once(monkeypatch: pytest.MonkeyPatch, make_caller: M
         # Without a file, it is made when it is needed.
         make_caller().get(plain.url)
     assert len(made) == 2
+
+
+def test_a_certificate_beside_a_context_of_oneloop() -> None:
+    """It cannot be added, and is not left out without a word."""
+    with pytest.raises(TypeError, match="cert= cannot be added"):
+        Client(verify=tls.client_context(), cert=ONLYCERT)
+
+
+def test_none_is_the_default() -> None:
+    """As in httpx."""
+    assert trust.context_for(None, None).verify_mode is ssl.CERT_REQUIRED

@@ -14,7 +14,7 @@ from oneloop.http import (
     Client,
     CloseError,
 )
-from tests.client.servers import Peer, RawServer
+from tests.client.servers import Peer, RawServer, noting, secured
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -74,3 +74,27 @@ def test_closed_while_another_thread_waits() -> None:
         thread.join(60)
         assert not thread.is_alive()
     assert [type(error) for error in caught] == [CloseError]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_fork_in_another_thread(capfd: pytest.CaptureFixture[str]) -> None:
+    """The child has no main thread, and frees what that one had for itself, before it knows that it is a child."""
+    heads: list[bytes] = []
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+
+    with secured(noting(heads)) as server, Client(verify=False) as client:
+        for _ in range(3):
+            assert client.get(server.url).text == "ok"
+            thread = threading.Thread(target=fork)
+            thread.start()
+            thread.join()
+            # TLS would tell the server that its client has ended.
+            time.sleep(0.1)
+        assert client.get(server.url).text == "ok"
+        assert server.connections == 1
+    assert "belongs to the parent" not in capfd.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import select as stock
 import socket as stock_socket
@@ -15,6 +16,7 @@ import pytest
 
 import oneloop
 from oneloop import green
+from oneloop.green import os as green_os
 from oneloop.green import select, socket
 from oneloop.green.event import Event
 from oneloop.green.exceptions import BlockingSwitchOutError, LoopExit
@@ -284,3 +286,46 @@ def test_what_another_has_read_meanwhile_ends_the_wait(kind: str, pipe: tuple[in
     green.joinall(greenlets, raise_error=True)
     assert told == [[reading]] if kind == "select" else told == [[(reading, stock.POLLIN)]]
     assert green.get_hub().asyncio_loop.statistics().ticks - began_ticks < 50
+
+
+def _poll_for_reading(fd: int) -> object:
+    polled = select.poll()
+    polled.register(fd, stock.POLLIN)
+    return polled.poll()
+
+
+def _watch_reading(fd: int) -> None:
+    hub = green.get_hub()
+    hub.wait(hub.loop.io(fd, 1))
+
+
+@pytest.mark.parametrize("how", ["close", "detach", "os.close"])
+@pytest.mark.parametrize(
+    "wait",
+    [socket.wait_read, lambda fd: select.select([fd], [], []), _poll_for_reading, _watch_reading],
+    ids=["wait_read", "select", "poll", "io"],
+)
+def test_a_wait_ends_when_another_green_thread_closes_the_descriptor(wait: Callable[[int], object], how: str) -> None:
+    """As in gevent: the kernel forgets a closed descriptor, and tells nobody."""
+    ours, theirs = socket.socketpair()
+    fd = ours.fileno()
+
+    def ended() -> int | None:
+        try:
+            wait(fd)
+        except OSError as error:
+            return error.errno
+        return None
+
+    waiting = green.spawn(ended)
+    green.sleep(0.001)
+    if how == "close":
+        ours.close()
+    elif how == "os.close":
+        green_os.close(ours.detach())
+    else:
+        os.close(ours.detach())
+    waiting.join(5)
+    theirs.close()
+    assert waiting.successful()
+    assert waiting.value in (None, errno.EBADF)

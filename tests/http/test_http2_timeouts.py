@@ -155,6 +155,36 @@ async def test_a_stream_that_waits_for_a_more_urgent_one_gets_all() -> None:
 
 
 @virtual
+async def test_a_stream_behind_a_more_urgent_one_that_fills_the_socket() -> None:
+    """What was sent at once lasts longer than the limit: until the client has read it, no stream is sent."""
+    size = 8_000_000
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, bytes(size if scope["path"] == "/long" else 1000))
+
+    def asked(stream: int, path: str, urgency: int) -> bytes:
+        fields = head(("priority", f"u={urgency}"), path=path)
+        return frame(HEADERS, END_HEADERS | END_STREAM, stream, fields)
+
+    wide = (1 << 30).to_bytes(4)
+    greeting = PREFACE + frame(SETTINGS, 0, 0, b"\0\4" + wide) + frame(WINDOW_UPDATE, 0, 0, wide)
+    async with serving(app, send_timeout_s=10) as site:
+        wire = await small_client(site.port)
+        await wire.send(greeting + asked(1, "/long", 0) + asked(3, "/short", 6))
+        ended = []
+        async for kind, flags, stream, _ in frames(wire):
+            assert kind != RST_STREAM
+            if flags & END_STREAM and kind == DATA:
+                ended.append(stream)
+                if len(ended) == 2:
+                    break
+            if now_s() < 300:
+                await asyncio.sleep(1)
+        assert ended == [1, 3]
+        await wire.close()
+
+
+@virtual
 async def test_a_window_that_stays_closed_while_another_stream_is_read() -> None:
     """Only what is before it in the socket excuses a stream whose window the client does not open."""
     size = 8_000_000

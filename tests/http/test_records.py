@@ -178,6 +178,43 @@ async def test_a_last_response_over_tls_whose_client_resets_its_connection(
     check_read(records, reads, is_complete=reads)
 
 
+@pytest.mark.parametrize("way", ["asgi", "file"])
+@pytest.mark.parametrize("library", ["rustls", "openssl"])
+async def test_a_client_that_ends_its_side_of_tls_has_not_read_what_waits(
+    library: str, way: str, tmp_path: Path, authority: Authority
+) -> None:
+    """The application goes on, and all of it is lost; what was written before waits until the connection is lost."""
+    records = Records()
+    (tmp_path / "long").write_bytes(bytes(LONG_BYTES))
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(start(200))
+        for _ in range(LONG_BYTES // 30_000):
+            await send({"type": "http.response.body", "body": bytes(30_000), "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    context: Any = rustls.server_context(authority.server) if library == "rustls" else authority.server_context()
+    options: dict[str, Any] = {"static": settings([("/", str(tmp_path))], [])} if way == "file" else {}
+    async with secured(app, context, on_response=records.on_response, **options) as (site, port):
+        client = await SocketClient.connect(port, authority.client_context(), HOST)
+        await client.send(GET.replace(b"/", b"/long", 1))
+        while not client.got:
+            assert await client.read()
+        await asyncio.sleep(0.2)
+        client.end()
+        await asyncio.sleep(0.2)
+        assert not records.rows
+        client.reset()
+        await until(lambda: records.rows)
+        await site.until_empty()
+    [row] = records.rows
+    assert (row.status, row.is_complete) == (200, False)
+    # What the system has taken, and not whole parts of the body or of the file, of which some are queued.
+    assert row.sent_bytes % 30_000
+    assert row.sent_bytes % 65_536
+    records.check_metrics()
+
+
 def check_read(records: Records, reads: bool, *, is_complete: bool) -> None:
     """One response is recorded, which its client has read, or left in the server for the most part."""
     [row] = records.rows

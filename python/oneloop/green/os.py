@@ -21,6 +21,7 @@ from oneloop import _native
 from oneloop.green import children
 from oneloop.green.blocking import may_wait
 from oneloop.green.hub import get_hub, has_hub, reinit
+from oneloop.green.readiness import note_closing
 from oneloop.green.socket import cancel_wait_ex, is_blocking
 
 if TYPE_CHECKING:
@@ -317,6 +318,7 @@ def close(fd: Any) -> None:
     """Like `os.close`. It raises `cancel_wait_ex` in green threads of this OS thread that wait for the descriptor."""
     if has_hub() and isinstance(fd, int) and fd >= 0:
         _native.green_cancel_wait(_waited.get(fd) or _Number(fd), cancel_wait_ex())
+        note_closing(fd)
     _close(fd)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from oneloop import _native
 from oneloop.green import selectors as _selectors
 from oneloop.green.hub import Countdown, has_hub, sleep
-from oneloop.green.readiness import wait_for_any
+from oneloop.green.readiness import note_closing, wait_for_any
 from oneloop.green.resolver import is_numeric, resolver_here
 
 if TYPE_CHECKING:
@@ -308,13 +308,20 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
 
     def _real_close(self, *args: Any) -> None:
         # `close()` calls this once the last file object made from the socket is closed.
-        cancel_wait(self)
+        _end_waits(self)
         super()._real_close(*args)  # type: ignore[misc]
 
     def detach(self) -> int:
         """Like `socket.detach`. The descriptor stays in non-blocking mode."""
-        cancel_wait(self)
+        _end_waits(self)
         return super().detach()
+
+
+def _end_waits(sock: Any) -> None:
+    """End what this OS thread's green threads wait for on a socket that is about to be closed, also by its number."""
+    cancel_wait(sock)
+    if sock.fileno() >= 0:
+        note_closing(sock.fileno())
 
 
 def _import(name: str, *args: Any) -> Any:

@@ -4,6 +4,7 @@ use super::session::{Plain, Session, Step};
 use super::transport::{App, Phase, TlsTransport};
 use crate::event_loop::LoopCore;
 use crate::imports;
+use crate::transport::Under;
 use pyo3::exceptions::{PyException, PyTimeoutError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -40,7 +41,12 @@ impl TlsTransport {
             s.is_lost = true;
             s.out.writes_after_loss += 1;
             let backlog = std::mem::take(&mut s.out.backlog);
-            s.out.lost_bytes = backlog.len_bytes() + s.out.encrypted_bytes;
+            // Here and below: the transport below may be forgotten before the protocol asks.
+            let below = match &s.under {
+                Some(Under::Stream(stream)) => stream.get().lost_bytes(py),
+                _ => 0,
+            };
+            s.out.lost_bytes = backlog.len_bytes() + s.out.encrypted_bytes + below;
             (tells, s.protocol.take(), s.shutdown_timer.take(), backlog)
         });
         drop(backlog);

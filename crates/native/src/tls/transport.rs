@@ -162,13 +162,7 @@ impl TlsTransport {
 
     /// What was still queued when the connection was lost, here and below.
     pub fn lost_bytes(&self, py: Python<'_>) -> usize {
-        self.state.with(py, |s| {
-            let below = match &s.under {
-                Some(Under::Stream(stream)) => stream.get().lost_bytes(py),
-                _ => 0,
-            };
-            s.out.lost_bytes + below
-        })
+        self.state.with(py, |s| s.out.lost_bytes)
     }
 
     pub fn set_phase(&self, py: Python<'_>, phase: Phase) {

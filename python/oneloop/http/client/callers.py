@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet, finalize, ref
 
 from oneloop._native import LoopCore, active_hub
-from oneloop.http.client.forks import forget_in_child
+from oneloop.http.client.forks import forget_in_child, keep_of_parent
 from oneloop.http.client.pools import CLOSING_TICKS
 from oneloop.interrupts import is_main_thread
 
@@ -188,7 +188,7 @@ def watch_end(caller: PlainCaller, forget: Callable[[Loop], None]) -> None:
         forget: closes the connections on its loop.
     """
     if caller.end is None:
-        caller.end = finalize(caller, _end, ref(caller), is_main_thread(), caller.loop, forget)
+        caller.end = finalize(caller, _end, ref(caller), os.getpid(), is_main_thread(), caller.loop, forget)
 
 
 # Held while loops of plain code are ended, by `Callers.finish` or by the end of a thread. The latter may run in any
@@ -198,7 +198,12 @@ _ending = threading.RLock()
 os.register_at_fork(after_in_child=_ending._at_fork_reinit)  # type: ignore[attr-defined]
 
 
-def _end(caller: ref[PlainCaller], is_main: bool, loop: Loop, forget: Callable[[Loop], None]) -> None:
+def _end(caller: ref[PlainCaller], process: int, is_main: bool, loop: Loop, forget: Callable[[Loop], None]) -> None:
+    if process != os.getpid():
+        # A thread that a fork has not copied, and whose locals are freed before the child's hooks are called. Its
+        # connections are the parent's: TLS would end them.
+        keep_of_parent((loop, forget))
+        return
     if caller() is not None and not is_main:
         # The process ends. Only daemon threads are left beside the main one, and they may be within a request.
         return

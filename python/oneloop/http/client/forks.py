@@ -10,7 +10,7 @@ import os
 from typing import Any
 from weakref import WeakSet
 
-__all__ = ["forget_in_child"]
+__all__ = ["forget_in_child", "keep_of_parent"]
 
 _owners: WeakSet[Any] = WeakSet()
 # Kept for ever, so that nothing of it is closed when it is collected.
@@ -20,6 +20,11 @@ _of_parents: list[Any] = []
 def forget_in_child(owner: Any) -> None:
     """Let an object's method `_forget_parents` be called in each forked child. It returns what must be kept alive."""
     _owners.add(owner)
+
+
+def keep_of_parent(kept: object) -> None:
+    """In a forked child: keep what is its parent's."""
+    _of_parents.append(kept)
 
 
 def _forget() -> None:

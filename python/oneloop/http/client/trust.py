@@ -25,18 +25,27 @@ def context_for(verify: Any, cert: Any, http2: int = NEVER) -> Any:
     """Return a context.
 
     Args:
-        verify: True: the system's certificate authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR; False: no check;
-            a path: those in this file or folder; a context: itself.
+        verify: True, None: the system's certificate authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR; False: no
+            check; a path: those in this file or folder; a context: itself, with `cert` added.
         cert: a client certificate: a path, or (path, key), or (path, key, password).
         http2: when HTTP/2 is spoken. A given context is made to offer it, unless that is never.
 
     Raises:
         OSError: a file cannot be read.
         ssl.SSLError: a file has no certificate or key, or they do not belong together.
+        TypeError: `cert` is given beside a context of `oneloop.tls`, which takes none.
     """
-    if not isinstance(verify, (bool, str, os.PathLike)):
-        return verify if http2 == NEVER else offer(verify, http2)
     certificate: list[Any] = [cert] if isinstance(cert, (str, os.PathLike)) else list(cert or ())
+    if verify is None:
+        verify = True
+    if not isinstance(verify, (bool, str, os.PathLike)):
+        if certificate:
+            if not hasattr(verify, "load_cert_chain"):
+                raise TypeError(
+                    f"cert= cannot be added to the context of verify=, {verify!r}: make that with a certificate"
+                )
+            verify.load_cert_chain(*certificate)
+        return verify if http2 == NEVER else offer(verify, http2)
     is_folder = not isinstance(verify, bool) and Path(verify).is_dir()
     if len(certificate) < 3 and not is_folder:
         from oneloop.tls import client_context

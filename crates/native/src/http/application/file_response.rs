@@ -305,8 +305,8 @@ impl FileResponse {
             }
             let is_gone = exchange.get().state.with(py, |s| s.is_disconnected);
             if is_gone || carrier.is_ending(exchange)? {
-                // A send has failed; the connection's end is reported later.
-                exchange.get().disconnect(py)?;
+                // A send has failed; the connection's end is reported later, and it knows how much was sent.
+                exchange.get().cut(py)?;
                 return Err(client_gone(py, "the client has closed the connection"));
             }
             if carrier.is_paused(py, exchange.get()) {

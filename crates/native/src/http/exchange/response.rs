@@ -243,7 +243,7 @@ impl Exchange {
             (std::mem::take(&mut s.receive_waiters), s.is_cut)
         });
         let woken = if waiters.is_empty() { Ok(()) } else { wake(py, waiters) };
-        let is_later = !is_cut && this.carrier.calls.records_later(slf);
+        let is_later = this.carrier.calls.records_later(slf);
         let recorded = if is_later { Ok(()) } else { this.record(py, !is_cut) };
         this.carrier.calls.end(slf).and(woken).and(recorded)
     }

@@ -116,15 +116,24 @@ impl HttpConnection {
         Ok(Framed { out, tail: None, ends, body_bytes })
     }
 
-    /// Keeps an exchange whose response is written, if a part of it waits for the peer: `record_kept`.
+    /// Keeps an exchange whose response is written, if a part of it waits for the peer, or was cut by a connection that is
+    /// not lost yet, and knows then what was sent: `record_kept`.
     pub fn keep_unrecorded(slf: &Bound<'_, Self>, exchange: &Bound<'_, Exchange>) -> bool {
         let py = slf.py();
         let this = slf.get();
-        let waits = this.state.with(py, |s| s.is_writing_paused && !s.is_lost);
+        let is_cut = exchange.get().state.with(py, |s| s.is_cut);
+        let waits = this.state.with(py, |s| {
+            // A request that was held by a TLS connection that has ended finds another one waiting.
+            let is_free = !s.is_lost && s.unrecorded.is_none();
+            debug_assert!(
+                is_cut || is_free || s.is_lost,
+                "a request was taken while the peer did not read"
+            );
+            is_free && (is_cut || s.is_writing_paused)
+        });
         if waits {
             let kept = Object::new(exchange.clone());
-            let old = this.state.with(py, |s| s.unrecorded.replace(kept));
-            debug_assert!(old.is_none(), "a request was taken while the peer did not read");
+            this.state.with(py, |s| s.unrecorded = Some(kept));
         }
         waits
     }
@@ -132,7 +141,10 @@ impl HttpConnection {
     /// The peer has read, or the connection is lost: records the response that has waited for that.
     pub fn record_kept(&self, py: Python<'_>, is_complete: bool) -> PyResult<()> {
         match self.state.with(py, |s| s.unrecorded.take()) {
-            Some(exchange) => exchange.get().record(py, is_complete),
+            Some(exchange) => {
+                let is_cut = exchange.get().state.with(py, |s| s.is_cut);
+                exchange.get().record(py, is_complete && !is_cut)
+            }
             None => Ok(()),
         }
     }

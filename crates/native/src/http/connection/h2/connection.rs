@@ -144,6 +144,8 @@ pub struct State {
     pub taken_ns: u64,
     /// When a part of any response was last sent.
     pub moved_ns: u64,
+    /// What had been passed to the transport then: as much is before the rest of all responses.
+    pub moved_bytes: u64,
     /// The length of all that was passed to the transport.
     pub passed_bytes: u64,
 }
@@ -222,6 +224,7 @@ impl Http2Connection {
             unsent_bytes: usize::MAX,
             taken_ns: 0,
             moved_ns: 0,
+            moved_bytes: 0,
             passed_bytes: 0,
         };
         let service = open.get().service.clone_ref(py);

@@ -247,14 +247,17 @@ impl Http2Stream {
         let Some(under) = connection.under(py) else { return Ok(false) };
         let unsent = output::untaken_bytes(&under, py)?;
         let time_ns = connection.open.get().options.send_ns;
-        let (is_passed, taken) = connection.state.with(py, |s| {
+        let (is_passed, taken, passing_bytes) = connection.state.with(py, |s| {
             let may_send = s.session.as_ref().is_some_and(|session| session.may_send(self.id));
             let is_passed = may_send && s.moved_ns.saturating_add(time_ns) > now_ns;
-            (is_passed, s.passed_bytes.saturating_sub(unsent as u64))
+            let taken = s.passed_bytes.saturating_sub(unsent as u64);
+            // Streams that are sent before it may fill the socket for longer than that.
+            (is_passed, taken, if may_send { s.moved_bytes } else { 0 })
         });
-        // What comes behind this stream's last part keeps its client from nothing.
+        // What comes behind this stream's last part keeps its client from nothing, if it does not let the stream send.
         let is_reading = self.state.with(py, |s| {
-            std::mem::replace(&mut s.taken_bytes, taken) != taken && taken < s.before_bytes
+            let before_bytes = s.before_bytes.max(passing_bytes);
+            std::mem::replace(&mut s.taken_bytes, taken) != taken && taken < before_bytes
         });
         Ok(is_passed || is_reading)
     }

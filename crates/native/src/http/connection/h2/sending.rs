@@ -141,7 +141,7 @@ impl Http2Connection {
         this.state.with(py, |s| {
             let Some(session) = &mut s.session else { return };
             let streams = &s.streams;
-            let moved_ns = &mut s.moved_ns;
+            let (moved_ns, moved_bytes) = (&mut s.moved_ns, &mut s.moved_bytes);
             let passed_bytes = s.passed_bytes;
             s.queued.retain(|id| {
                 let Some(open) = streams.get(id) else { return false };
@@ -149,7 +149,7 @@ impl Http2Connection {
                     let before = stream.queued_bytes;
                     stream.queued_bytes = session.unsent_bytes(*id).unwrap_or(0);
                     if stream.queued_bytes < before {
-                        *moved_ns = now_ns;
+                        (*moved_ns, *moved_bytes) = (now_ns, passed_bytes);
                     }
                     if stream.queued_bytes == 0 {
                         stream.drain_ns = NEVER_NS;
