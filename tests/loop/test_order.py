@@ -56,9 +56,10 @@ def test_within_callbacks(loop: asyncio.AbstractEventLoop, order: Order) -> None
 def test_a_timer_that_falls_due_during_a_callback_waits_for_the_next_tick(
     loop: asyncio.AbstractEventLoop, order: Order
 ) -> None:
-    when = loop.time() + 0.002
-
     def first() -> None:
+        # Set here, it cannot be due before.
+        when = loop.time() + 0.002
+        loop.call_at(when, order.append, "timer")
         loop.call_soon(second)
         spin_until(loop, when)
         order.append("first")
@@ -67,7 +68,6 @@ def test_a_timer_that_falls_due_during_a_callback_waits_for_the_next_tick(
         order.append("second")
         loop.call_soon(order.append, "third")
 
-    loop.call_at(when, order.append, "timer")
     loop.call_soon(first)
     loop.call_soon(order.append, "beside the first")
     run_ticks(loop, 4)
