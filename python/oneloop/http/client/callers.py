@@ -188,7 +188,9 @@ def watch_end(caller: PlainCaller, forget: Callable[[Loop], None]) -> None:
         forget: closes the connections on its loop.
     """
     if caller.end is None:
-        caller.end = finalize(caller, _end, ref(caller), os.getpid(), is_main_thread(), caller.loop, forget)
+        # With a callback it is dead when the collector calls `_end`. CPython 3.15 clears other references later.
+        there = ref(caller, _nothing)
+        caller.end = finalize(caller, _end, there, os.getpid(), is_main_thread(), caller.loop, forget)
 
 
 # Held while loops of plain code are ended, by `Callers.finish` or by the end of a thread. The latter may run in any
@@ -196,6 +198,10 @@ def watch_end(caller: PlainCaller, forget: Callable[[Loop], None]) -> None:
 # it.
 _ending = threading.RLock()
 os.register_at_fork(after_in_child=_ending._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+def _nothing(_: object) -> None:
+    """Called when a caller is gone."""
 
 
 def _end(caller: ref[PlainCaller], process: int, is_main: bool, loop: Loop, forget: Callable[[Loop], None]) -> None:
