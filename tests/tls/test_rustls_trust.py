@@ -233,6 +233,21 @@ async def test_clients_with_a_certificate_of_others(
     assert told.reason == "TLSV1_ALERT_UNKNOWN_CA"
 
 
+@pytest.mark.parametrize("is_authority", [False, True])
+async def test_clients_with_a_certificate_that_was_made_anew(
+    loop: asyncio.AbstractEventLoop, authority: Authority, tmp_path: Path, is_authority: bool
+) -> None:
+    """The one of the same name that is trusted is the old one."""
+    old, new = own(tmp_path / "old.pem", is_authority), own(tmp_path / "new.pem", is_authority)
+    stock = authority.server_context()
+    stock.verify_mode = ssl.CERT_REQUIRED
+    stock.load_verify_locations(old)
+    client = tls.client_context(ca=authority.authority, certfile=new)
+    expected, _ = await failures(loop, stock, client)
+    found, _ = await failures(loop, tls.server_context(authority.server, client_ca=old), client)
+    assert facts(found) == facts(expected)
+
+
 async def test_an_authoritys_own_certificate_as_a_servers(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
     """OpenSSL accepts it where rustls does not: the error says what is wrong."""
     issuer = trustme.CA()

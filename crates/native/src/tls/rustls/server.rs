@@ -59,10 +59,11 @@ impl ServerSettings {
 
     fn verifier(&self, py: Python<'_>, path: &Path) -> PyResult<Arc<ClientVerifier>> {
         let roots = Arc::new(trust::roots(py, &[Authorities::File(path.to_owned())])?);
-        let builder = WebPkiClientVerifier::builder_with_provider(roots, provider().clone());
+        let builder =
+            WebPkiClientVerifier::builder_with_provider(roots.clone(), provider().clone());
         let builder = if self.is_required { builder } else { builder.allow_unauthenticated() };
         let inner =
             builder.build().map_err(|e| files::bad(py, "BAD_CERTIFICATE", path, &e.to_string()))?;
-        Ok(Arc::new(ClientVerifier::new(inner)))
+        Ok(Arc::new(ClientVerifier::new(inner, roots)))
     }
 }

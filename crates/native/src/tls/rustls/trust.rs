@@ -73,18 +73,18 @@ impl Verifier {
     ) -> Self {
         Self { inner, roots, checks_hostname }
     }
+}
 
-    /// The certificate is its own issuer, and no authority has its name and its key.
-    fn is_strange(&self, end_entity: &CertificateDer<'_>) -> bool {
-        is_own(end_entity)
-            && webpki::anchor_from_trusted_cert(end_entity).is_ok_and(|own| {
-                let key = own.subject_public_key_info;
-                let is_it = |root: &TrustAnchor<'_>| {
-                    root.subject == own.subject && root.subject_public_key_info == key
-                };
-                !self.roots.roots.iter().any(is_it)
-            })
-    }
+/// The certificate is its own issuer, and no authority has its name and its key.
+fn is_strange(end_entity: &CertificateDer<'_>, roots: &RootCertStore) -> bool {
+    is_own(end_entity)
+        && webpki::anchor_from_trusted_cert(end_entity).is_ok_and(|own| {
+            let key = own.subject_public_key_info;
+            let is_it = |root: &TrustAnchor<'_>| {
+                root.subject == own.subject && root.subject_public_key_info == key
+            };
+            !roots.roots.iter().any(is_it)
+        })
 }
 
 /// What rustls finds before it asks who the issuer is, which OpenSSL asks first.
@@ -113,6 +113,26 @@ fn note_issuer(end_entity: &CertificateDer<'_>, chain: &[CertificateDer<'_>]) {
     });
 }
 
+/// The error as OpenSSL has it. Nobody knows an issuer that is not trusted: it is recorded.
+fn told(
+    error: Error,
+    end_entity: &CertificateDer<'_>,
+    intermediates: &[CertificateDer<'_>],
+    roots: &RootCertStore,
+) -> Error {
+    let is_unknown = match &error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
+        // It was made anew, and the authority of its name is the old one; or it is an authority's.
+        Error::InvalidCertificate(found) => is_found_first(found) && is_strange(end_entity, roots),
+        _ => false,
+    };
+    if !is_unknown {
+        return error;
+    }
+    note_issuer(end_entity, intermediates);
+    Error::InvalidCertificate(CertificateError::UnknownIssuer)
+}
+
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
@@ -134,18 +154,8 @@ impl ServerCertVerifier for Verifier {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.checks_hostname => Ok(ServerCertVerified::assertion()),
-            Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
-                note_issuer(end_entity, intermediates);
-                verified
-            }
-            // It was made anew, and the authority of its name is the old one; or it is an authority's.
-            Err(Error::InvalidCertificate(error))
-                if is_found_first(&error) && self.is_strange(end_entity) =>
-            {
-                note_issuer(end_entity, intermediates);
-                Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
-            }
-            other => other,
+            Err(error) => Err(told(error, end_entity, intermediates, &self.roots)),
+            Ok(verified) => Ok(verified),
         }
     }
 
@@ -219,21 +229,24 @@ impl ServerCertVerifier for Anybody {
 
 /// The server's verifier of clients, which also records the issuer.
 #[derive(Debug)]
-pub struct ClientVerifier(Arc<dyn ClientCertVerifier>);
+pub struct ClientVerifier {
+    inner: Arc<dyn ClientCertVerifier>,
+    roots: Arc<RootCertStore>,
+}
 
 impl ClientVerifier {
-    pub fn new(inner: Arc<dyn ClientCertVerifier>) -> Self {
-        Self(inner)
+    pub fn new(inner: Arc<dyn ClientCertVerifier>, roots: Arc<RootCertStore>) -> Self {
+        Self { inner, roots }
     }
 }
 
 impl ClientCertVerifier for ClientVerifier {
     fn client_auth_mandatory(&self) -> bool {
-        self.0.client_auth_mandatory()
+        self.inner.client_auth_mandatory()
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        self.inner.root_hint_subjects()
     }
 
     fn verify_client_cert(
@@ -242,11 +255,9 @@ impl ClientCertVerifier for ClientVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.0.verify_client_cert(end_entity, intermediates, now).inspect_err(|e| {
-            if *e == Error::InvalidCertificate(CertificateError::UnknownIssuer) {
-                note_issuer(end_entity, intermediates);
-            }
-        })
+        self.inner
+            .verify_client_cert(end_entity, intermediates, now)
+            .map_err(|error| told(error, end_entity, intermediates, &self.roots))
     }
 
     fn verify_tls12_signature(
@@ -255,7 +266,7 @@ impl ClientCertVerifier for ClientVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
+        self.inner.verify_tls12_signature(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -264,10 +275,10 @@ impl ClientCertVerifier for ClientVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
+        self.inner.verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.inner.supported_verify_schemes()
     }
 }
