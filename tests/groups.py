@@ -31,6 +31,7 @@ SMOKE = (
     "tests/check/test_command.py",
     "tests/cli/test_run.py",
     "tests/client/test_requests.py",
+    "tests/client/test_threads.py",
     "tests/differential/test_regressions.py",
     "tests/docs/test_documents.py",
     "tests/faults/test_disk.py",
@@ -47,7 +48,10 @@ SMOKE = (
     "tests/tls/test_ends.py",
     "tests/transport/test_stream.py",
 )
-"""One file of each room: what a landing runs on the oldest and the newest Python, beside the conformance tests."""
+"""One file of each room: what a landing runs on the oldest and the newest Python, beside the conformance tests.
+
+Of the client a second one: what ends with its thread depends on the version's garbage collector.
+"""
 
 
 def _pytest(*paths: str) -> Group:

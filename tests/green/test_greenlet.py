@@ -204,6 +204,33 @@ def test_an_exception_in_a_link_does_not_end_the_others(capsys: pytest.CaptureFi
     assert "in a link" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("wait", ["a link", "a join", "a join beside a link"])
+def test_a_report_that_waits_holds_up_nobody(wait: str) -> None:
+    told: list[Any] = []
+    reported = Event()
+
+    class Stream:
+        def write(self, text: str) -> None:
+            reported.wait()
+
+    hub: Any = green.get_hub()
+    hub.exception_stream = Stream()
+    greenlet = green.spawn(fails)
+    if wait == "a link":
+        greenlet.link_exception(told.append)
+    else:
+        waiting = green.spawn(greenlet.join)
+        waiting.rawlink(lambda _: told.append(greenlet))
+        if wait == "a join beside a link":
+            greenlet.rawlink(lambda _: None)
+    for _ in range(5):
+        green.sleep(0)
+    assert (told, greenlet.ready(), greenlet.dead) == ([greenlet], True, False)
+    reported.set()
+    green.sleep(0)
+    assert greenlet.dead
+
+
 def test_join_and_get_with_a_timeout() -> None:
     greenlet = green.spawn(sleeps)
     greenlet.join(timeout=0.001)

@@ -191,12 +191,14 @@ impl Life {
                     return Self::end_with(slf, &current, Some(raised), None);
                 }
                 slf.get().record(py, None, Some(raised.clone_ref(py)));
+                // The report may wait: those that wait for the end, and the links, do not wait for it.
+                let told = slf.get().tell(&current);
                 // An exception that ends the program is raised in the main greenlet before that continues for another
                 // reason.
                 let reported = current.call_method1(intern!(py, "_report"), (raised.bind(py),));
                 // The report names the call.
                 slf.get().forget_work(py);
-                slf.get().tell(&current)?;
+                told?;
                 reported.map(drop)
             }
         }

@@ -20,7 +20,7 @@ use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object};
 use oneloop_engine::sys::socket;
 use oneloop_engine::{Interest, Readiness};
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyNotImplementedError, PyOSError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -243,6 +243,23 @@ impl DatagramTransport {
     /// Resume calling `datagram_received()`.
     fn resume_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
         Self::set_reading_paused(slf, false)
+    }
+
+    /// asyncio's datagram transports have the writing methods of streams, which raise NotImplementedError.
+    fn write(&self, _data: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyNotImplementedError::new_err(()))
+    }
+
+    fn writelines(&self, _list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyNotImplementedError::new_err(()))
+    }
+
+    fn write_eof(&self) -> PyResult<()> {
+        Err(PyNotImplementedError::new_err(()))
+    }
+
+    fn can_write_eof(&self) -> PyResult<bool> {
+        Err(PyNotImplementedError::new_err(()))
     }
 
     /// The current protocol; None once the transport is closed.
