@@ -29,7 +29,7 @@ SECONDS = {
 _LOOP_FILES = (
     "addresses", "connecting", "copy_protocol", "debug", "endpoints", "executors", "factories", "internals",
     "interrupts", "loop", "names", "policy", "registry", "runner", "sendfile", "serving", "signals", "sockets",
-    "statistics", "stock_streams", "stream_servers", "subprocess", "tls", "transports", "unix",
+    "statistics", "stock_streams", "stream_servers", "subprocess", "tls", "transports", "unix", "waiting",
 )  # fmt: skip
 #: The loop itself, how it is built, and how long a window is: every suite depends on it.
 _LOOP = (

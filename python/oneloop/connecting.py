@@ -20,6 +20,8 @@ import socket
 from asyncio import base_events
 from typing import TYPE_CHECKING, Any
 
+from oneloop.waiting import clear_frame, wait
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -76,7 +78,7 @@ class ConnectingMixin:
                 sock, self._closing_at_failure(sock, protocol_factory), *args, **kwargs
             )
         except BaseException as exc:
-            _clear_frame(exc, _Stock._create_connection_transport)
+            clear_frame(exc, _Stock._create_connection_transport)
             raise
 
     def _closing_at_failure(self: Any, sock: socket.socket, make: Callable[..., Any]) -> Callable[..., Any]:
@@ -142,7 +144,7 @@ class _Race:
                     last = loop.create_task(loop._connect_sock(exceptions, waiting.popleft(), local_addresses))
                     running.add(last)
                     starts_at = loop.time() + self._delay_s
-                done, _ = await asyncio.wait(
+                done, _ = await wait(
                     running,
                     timeout=max(0.0, starts_at - loop.time()) if waiting else None,
                     return_when=asyncio.FIRST_COMPLETED,
@@ -190,22 +192,9 @@ async def _end(running: set[asyncio.Task[socket.socket]]) -> None:
         task.add_done_callback(_drop)
         task.cancel()
     if running:
-        await asyncio.wait(running)
+        await wait(running)
 
 
 def _drop(task: asyncio.Task[socket.socket]) -> None:
     if not task.cancelled() and task.exception() is None:
         task.result().close()
-
-
-def _clear_frame(exc: BaseException, function: Any) -> None:
-    """Forget the variables of a coroutine that has ended with an exception.
-
-    One of them is the future that has raised it. Together they would stay until the garbage collector runs, with the
-    protocol and the transport.
-    """
-    traceback = exc.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code is function.__code__:
-            traceback.tb_frame.clear()
-        traceback = traceback.tb_next

@@ -18,6 +18,7 @@ from asyncio import constants, unix_events
 from typing import TYPE_CHECKING, Any
 
 from oneloop.copy_protocol import CopyProtocol, ReadingPause
+from oneloop.waiting import wait
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -283,9 +284,9 @@ async def _whole(reading: asyncio.Future[int]) -> int:
     """Await a read. If this is cancelled, wait until the thread has read: it moves the file's position."""
     try:
         # Not shield(): newer versions (3.15) report an error that comes after it was cancelled.
-        await asyncio.wait([reading])
+        await wait([reading])
     except asyncio.CancelledError:
-        await asyncio.wait([reading])
+        await wait([reading])
         if not reading.cancelled():
             # Nobody wants it.
             reading.exception()

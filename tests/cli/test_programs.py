@@ -388,7 +388,8 @@ def test_a_loaded_module_whose_parent_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", [b'a = 1\nx = "\xff"\n', b"a = 1\n\0\n", b"a = (1\n", b'print "x"\n', b"# coding: latin-1\nx = '\xe9'\n"]
+    "source",
+    [b'a = 1\nb = 2\nx = "\xff"\n', b"a = 1\n\0\n", b"a = (1\n", b'print "x"\n', b"# coding: latin-1\nx = '\xe9'\n"],
 )
 def test_errors_of_syntax_are_those_of_python(tmp_path: Path, source: bytes) -> None:
     (tmp_path / "program.py").write_bytes(source)

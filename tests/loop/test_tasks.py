@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import sys
+import weakref
 from collections.abc import Coroutine, Generator
 from typing import Any
 
 import pytest
+
+from oneloop.waiting import wait
 
 VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("VARIABLE", default=0)
 
@@ -178,3 +181,20 @@ async def test_keyboard_interrupt_in_a_task_leaves_the_loop(loop_factory: Any, r
             inner.close()
 
     assert await asyncio.to_thread(in_thread) == "alive"
+
+
+async def test_a_task_that_is_cancelled_while_it_waits_is_freed_at_once(loop: asyncio.AbstractEventLoop) -> None:
+    """From CPython 3.14 on `asyncio.wait` has it in a variable, and its exception has the frame."""
+
+    async def waits() -> None:
+        await wait([loop.create_future()])
+
+    task = asyncio.ensure_future(waits())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    kept = weakref.ref(task)
+    del task
+    await asyncio.sleep(0)
+    assert kept() is None

@@ -171,8 +171,6 @@ async def no_transport(loop: Any, attempts: Attempts, **options: Any) -> None:
 
 async def cancelled_attempts(loop: Any, attempts: Attempts, **options: Any) -> None:
     """The task that connects is cancelled while the kernel waits for an answer that nobody sends."""
-    if sys.version_info >= (3, 15) and options:
-        pytest.skip("asyncio.wait() of CPython 3.15 has the task in a variable, and its exception the frame")
     connecting = asyncio.Event()
 
     async def sock_connect(*_: Any) -> None:

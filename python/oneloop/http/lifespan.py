@@ -7,6 +7,8 @@ import enum
 import logging
 from typing import TYPE_CHECKING, Any, Literal
 
+from oneloop.waiting import wait
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -115,7 +117,7 @@ class Lifespan:
             if not self._task.done():
                 await asyncio.sleep(0)
         self._task.cancel()
-        await asyncio.wait([self._task])
+        await wait([self._task])
 
     async def _run(self) -> None:
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}

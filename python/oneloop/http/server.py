@@ -22,6 +22,7 @@ from oneloop.http.listeners import ListenError
 from oneloop.http.measures import Measures, read_memory_bytes
 from oneloop.http.routes import with_routes
 from oneloop.http.static import settings as static_settings
+from oneloop.waiting import wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -359,7 +360,7 @@ class Server:
         doing = self._loop.create_task(step)
         forced = self._loop.create_task(self._forced.wait())
         try:
-            await asyncio.wait([doing, forced], return_when=asyncio.FIRST_COMPLETED)
+            await wait([doing, forced], return_when=asyncio.FIRST_COMPLETED)
         finally:
             forced.cancel()
             if is_cut_off := not doing.done():
@@ -385,7 +386,7 @@ class Server:
                     taken.append(self._loop.create_task(self._loop.connect_accepted_socket(http, made, **secured)))
         if taken:
             # With TLS, those that have not begun: like a connection without a request.
-            done, late = await asyncio.wait(taken, timeout=UNBEGUN_S)
+            done, late = await wait(taken, timeout=UNBEGUN_S)
             for task in late:
                 task.cancel()
             for task in done:

@@ -206,10 +206,13 @@ def _located(error: SyntaxError | ValueError, source: bytes, path: str) -> Synta
             source.decode()
         except UnicodeDecodeError as wrong:
             line = source.count(b"\n", 0, wrong.start) + 1
-            return SyntaxError(
+            text = (
                 f"Non-UTF-8 code starting with '\\x{source[wrong.start]:02x}' in file {path} on line {line}, but no"
                 " encoding declared; see https://peps.python.org/pep-0263/ for details"
             )
+            # From CPython 3.14.8 on it shows the line. Of the first two lines it says that they are line 1.
+            shown = error.args[1][1:] if "Non-UTF-8" in str(error) and len(error.args) > 1 else None
+            return SyntaxError(text, (path, *shown)) if shown else SyntaxError(text)
     return error
 
 

@@ -7,6 +7,8 @@ import errno
 import socket
 from typing import TYPE_CHECKING, Any
 
+from oneloop.waiting import wait
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -95,7 +97,7 @@ async def dial(loop: Loop, addresses: Sequence[Address], local_address: str | No
         while rest or attempts:
             if rest:
                 attempts.add(loop.create_task(_try(loop, rest.pop(0), local_address)))
-            done, attempts = await asyncio.wait(
+            done, attempts = await wait(
                 attempts, timeout=HAPPY_EYEBALLS_DELAY_S if rest else None, return_when=asyncio.FIRST_COMPLETED
             )
             won = [attempt.result() for attempt in done if attempt.exception() is None]

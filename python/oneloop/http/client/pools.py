@@ -14,6 +14,7 @@ from oneloop.http.client.openings import Opening
 from oneloop.http.client.protocols import NEVER
 from oneloop.http.client.resolving import Resolver
 from oneloop.http.client.routes import Route
+from oneloop.waiting import wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,6 +220,6 @@ class Pool:
         """Wait until connections that were being opened are given up, and the others closed."""
         tasks = [opening for opening in self._openings if isinstance(opening, asyncio.Task)]
         if tasks:
-            await asyncio.wait(tasks)
+            await wait(tasks)
         for _ in range(CLOSING_TICKS):
             await asyncio.sleep(0)

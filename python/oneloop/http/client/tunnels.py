@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from oneloop.http.client.callers import Caller, GreenCaller, PlainCaller
 from oneloop.http.client.errors import ConnectError, ConnectTimeout, ReadError, ReadTimeout, WriteError, WriteTimeout
+from oneloop.waiting import wait
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -88,7 +89,7 @@ class Tunnel(asyncio.Protocol):
     async def _wait(self) -> None:
         while self._waiter is not None:
             # Somebody else reads or writes.
-            await asyncio.wait([self._waiter])
+            await wait([self._waiter])
         self._waiter = self._loop.create_future()
         try:
             await self._waiter

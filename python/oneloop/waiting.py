@@ -1,0 +1,47 @@
+"""`wait`: `asyncio.wait`, without what keeps a task that was cancelled in it until the garbage collector runs.
+
+From CPython 3.14 on a variable of `asyncio.wait` is the task that waits, and the CancelledError of that task has the
+frame in its traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import tasks
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["clear_frame", "wait"]
+
+_Future = TypeVar("_Future", bound="asyncio.Future[Any]")
+_stock_wait: Any = tasks._wait  # type: ignore[attr-defined]
+
+
+async def wait(
+    futures: Iterable[_Future], *, timeout: float | None = None, return_when: str = asyncio.ALL_COMPLETED
+) -> tuple[set[_Future], set[_Future]]:
+    """Wait for futures of the running loop, as `asyncio.wait`.
+
+    Raises:
+        ValueError: there are no futures.
+    """
+    try:
+        return await asyncio.wait(futures, timeout=timeout, return_when=return_when)
+    except BaseException as exc:
+        clear_frame(exc, _stock_wait)
+        raise
+
+
+def clear_frame(exc: BaseException, function: Any) -> None:
+    """Forget the variables of a coroutine that has ended with an exception.
+
+    One of them is the future or the task that has raised it. Together they would stay until the garbage collector runs,
+    with all that they have.
+    """
+    traceback = exc.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code is function.__code__:
+            traceback.tb_frame.clear()
+        traceback = traceback.tb_next
