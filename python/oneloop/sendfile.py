@@ -18,7 +18,7 @@ from asyncio import constants, unix_events
 from typing import TYPE_CHECKING, Any
 
 from oneloop.copy_protocol import CopyProtocol, ReadingPause
-from oneloop.waiting import wait
+from oneloop.waiting import shielded, wait
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -283,15 +283,10 @@ async def _warm(file: File, at: int, size: int) -> None:
 async def _whole(reading: asyncio.Future[int]) -> int:
     """Await a read. If this is cancelled, wait until the thread has read: it moves the file's position."""
     try:
-        # Not shield(): newer versions (3.15) report an error that comes after it was cancelled.
-        await wait([reading])
+        return await shielded(reading)
     except asyncio.CancelledError:
         await wait([reading])
-        if not reading.cancelled():
-            # Nobody wants it.
-            reading.exception()
         raise
-    return reading.result()
 
 
 async def _no_wait() -> None:

@@ -1,7 +1,8 @@
-"""`wait`: `asyncio.wait`, without what keeps a task that was cancelled in it until the garbage collector runs.
+"""`wait` and `shielded`: `asyncio.wait` and `shield`, without what newer versions of CPython do if they are cancelled.
 
 From CPython 3.14 on a variable of `asyncio.wait` is the task that waits, and the CancelledError of that task has the
-frame in its traceback.
+frame in its traceback: the task stays until the garbage collector runs. And `asyncio.shield` of later versions reports
+an exception that the future has after its waiter was cancelled.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["clear_frame", "wait"]
+__all__ = ["clear_frame", "shielded", "wait"]
 
+T = TypeVar("T")
 _Future = TypeVar("_Future", bound="asyncio.Future[Any]")
 _stock_wait: Any = tasks._wait  # type: ignore[attr-defined]
 
@@ -32,6 +34,28 @@ async def wait(
     except BaseException as exc:
         clear_frame(exc, _stock_wait)
         raise
+
+
+async def shielded(future: asyncio.Future[T]) -> T:
+    """Await a future that goes on if the waiter is cancelled. An exception that it has then is nobody's.
+
+    Raises:
+        BaseException: what the future has raised.
+    """
+    try:
+        await wait([future])
+        return future.result()
+    except asyncio.CancelledError:
+        future.add_done_callback(_retrieve)
+        raise
+    finally:
+        # The traceback of what is raised has this frame.
+        del future
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 def clear_frame(exc: BaseException, function: Any) -> None:

@@ -14,6 +14,8 @@ import zlib
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from oneloop.waiting import shielded, wait
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
@@ -60,7 +62,7 @@ async def blocks_of(location: str) -> AsyncGenerator[bytes, None]:
 async def _opened(path: str) -> int:
     opening = asyncio.get_running_loop().run_in_executor(None, _open, path)
     try:
-        return await asyncio.shield(opening)
+        return await shielded(opening)
     except asyncio.CancelledError:
         opening.add_done_callback(_close_late)
         raise
@@ -104,11 +106,11 @@ async def _read_on_thread(fd: int) -> AsyncGenerator[bytes, None]:
     while True:
         reading = loop.run_in_executor(None, os.read, fd, BLOCK_BYTES)
         try:
-            block = await asyncio.shield(reading)
+            block = await shielded(reading)
         except asyncio.CancelledError:
             # The caller closes the descriptor next, so the thread must have finished with it. A read from a disk
             # always ends.
-            await asyncio.wait([reading])
+            await wait([reading])
             raise
         if not block:
             return

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pycares
 
 from oneloop.addresses import address_of
+from oneloop.waiting import shielded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +92,7 @@ class Resolver:
             lookup = self._lookups[host] = asyncio.create_task(self._ask(host))
             lookup.add_done_callback(lambda done: self._end(host, done))
         # If one waiter is cancelled, the others still get the answer.
-        return await asyncio.shield(lookup)
+        return await shielded(lookup)
 
     def _end(self, host: str, lookup: asyncio.Task[Addresses]) -> None:
         del self._lookups[host]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from oneloop.addresses import address_of, is_public
 from oneloop.http.client.errors import PrivateAddress
+from oneloop.waiting import shielded
 
 if TYPE_CHECKING:
     from oneloop.loop import Loop
@@ -76,7 +77,7 @@ class Resolver:
             lookup = self._lookups[key] = self.loop.create_task(self._look_up(host, port))
             lookup.add_done_callback(lambda done: self._end(key, done))
         # Others may wait for it too.
-        return await asyncio.shield(lookup)
+        return await shielded(lookup)
 
     async def _look_up(self, host: str, port: int) -> list[Address]:
         infos = await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
