@@ -91,6 +91,32 @@ def test_a_full_descriptor_blocks_nothing(
     os.close(ours)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "terminal", "socket"])
+def test_a_short_line_does_not_overtake_those_that_wait(kind: str, loop: asyncio.AbstractEventLoop) -> None:
+    """The reader has made room, and the loop has not seen it yet."""
+    ours, theirs = pipe_ends(kind)
+    writer = LineWriter(loop, theirs)
+    count = 0
+    while not writer._kept:
+        writer.write(b"%06d\n" % count)
+        count += 1
+    got = os.read(ours, 1 << 20)
+    writer.write(b"%06d\n" % count)
+
+    async def read() -> bytes:
+        nonlocal got
+        while len(got) < 7 * (count + 1):
+            got += await asyncio.to_thread(os.read, ours, 1 << 20)
+        return got
+
+    got = loop.run_until_complete(asyncio.wait_for(read(), 60))
+    loop.run_until_complete(loop.shutdown_default_executor())
+    assert got == b"".join(b"%06d\n" % number for number in range(count + 1))
+    writer.close()
+    os.close(theirs)
+    os.close(ours)
+
+
 @pytest.mark.parametrize("is_thread", [False, True])
 def test_what_is_too_much_is_dropped_and_told_once(
     is_thread: bool,

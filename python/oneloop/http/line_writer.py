@@ -24,6 +24,7 @@ import stat
 import sys
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class LineWriter:
         self.dropped_lines = 0
         # The descriptor to write to and to wait for, if there is one, and how it is closed.
         self._own: int | None = None
-        self._put: Callable[[bytes], int] = self._put_at_once
+        self._put: Callable[[bytes], int] = self._writer_to(fd)
         self._end: Callable[[], None] = lambda: None
         self._needs_thread = False
         # In the thread that writes, if there is one.
@@ -77,17 +78,29 @@ class LineWriter:
             elif stat.S_ISFIFO(mode) or os.isatty(self._fd):
                 flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
                 own = self._own = os.open(f"/proc/self/fd/{self._fd}", flags)
-                self._put = lambda data: _write(own, data)
+                self._put = self._writer_to(own)
                 self._end = lambda: os.close(own)
         except OSError as error:
             # A closed descriptor, and a pipe that nobody reads (ENXIO), fail at the first write.
             self._needs_thread = error.errno not in (errno.EBADF, errno.ENXIO)
 
-    def _put_at_once(self, data: bytes) -> int:
-        return _write(self._fd, data)
+    @staticmethod
+    def _writer_to(fd: int) -> Callable[[bytes], int]:
+        return partial(_real("os", "write"), fd)
 
     def write(self, lines: bytes) -> None:
         """Write lines, each with its end, or keep them until they can be written."""
+        if not self._kept and not self._needs_thread and len(lines) <= WHOLE_BYTES:
+            # Most often: one call for each iteration of the loop.
+            try:
+                lines = lines[self._put(lines) :]
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                self._fail(error)
+                return
+            if not lines:
+                return
         if self._kept_bytes + len(lines) > KEPT_BYTES and self._kept:
             self.dropped_lines += lines.count(b"\n")
             return
@@ -144,7 +157,7 @@ class LineWriter:
                 self._kept_bytes -= len(data)
             try:
                 while data:
-                    data = data[_write(self._fd, data) :]
+                    data = data[self._put(data) :]
             except OSError as error:
                 self._loop.call_soon_threadsafe(self._fail, error)
                 with self._lock:
@@ -185,7 +198,7 @@ class LineWriter:
                 self.dropped_lines += sum(lines.count(b"\n") for lines in self._kept)
                 self._kept.clear()
                 self._kept_bytes = 0
-        self._own, self._put = None, self._put_at_once
+        self._own, self._put = None, self._writer_to(self._fd)
         end, self._end = self._end, lambda: None
         end()
         if not self._is_errors_place():
@@ -220,11 +233,6 @@ def _wait(fd: int | None, time_s: float) -> None:
     if fd is not None:
         poll.register(fd, select.POLLOUT)
     poll.poll(time_s * 1000)
-
-
-def _write(fd: int, data: bytes) -> int:
-    written: int = _real("os", "write")(fd, data)
-    return written
 
 
 def _real(module: str, name: str) -> Any:
