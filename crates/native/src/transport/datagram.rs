@@ -246,11 +246,13 @@ impl DatagramTransport {
     }
 
     /// asyncio's datagram transports have the writing methods of streams, which raise NotImplementedError.
-    fn write(&self, _data: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn write(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let _ = data;
         Err(PyNotImplementedError::new_err(()))
     }
 
-    fn writelines(&self, _list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn writelines(&self, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let _ = list_of_data;
         Err(PyNotImplementedError::new_err(()))
     }
 
