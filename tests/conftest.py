@@ -14,6 +14,7 @@ import inspect
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from typing import Any, TypeVar
 
@@ -192,12 +193,32 @@ async def settle(ticks: int = 5) -> None:
 
 
 async def cancelled(operation: Awaitable[T], ticks: int = 5) -> asyncio.Future[T]:
-    """Begin an operation, cancel it after so many ticks, and return its future, which has ended one way or another."""
+    """Begin an operation, cancel it after so many ticks, and return how it has ended, one way or another.
+
+    A task that was cancelled must be freed with the last reference to it: what its exception has, the frames of all
+    that it waited in, must not have the task.
+    """
+    loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(operation)
     await settle(ticks)
     task.cancel()
     await asyncio.wait([task])
-    return task
+    ended: asyncio.Future[T] = loop.create_future()
+    if not task.cancelled():
+        error = task.exception()
+        if error is None:
+            ended.set_result(task.result())
+        else:
+            ended.set_exception(error)
+            ended.exception()
+        return ended
+    ended.cancel()
+    if isinstance(task, asyncio.Task) and task is not operation:
+        kept, name = weakref.ref(task), repr(task)
+        del task
+        await settle(1)
+        assert kept() is None, f"{name} is kept, by {gc.get_referrers(kept())}"
+    return ended
 
 
 @pytest.fixture

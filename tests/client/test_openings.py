@@ -27,6 +27,7 @@ from tests.client.callers import Caller
 from tests.client.conftest import MakeCaller
 from tests.client.farm import farm
 from tests.client.servers import Peer, RawServer, echo, full_listener, hold
+from tests.conftest import cancelled
 from tests.ports import free_port
 
 
@@ -73,6 +74,18 @@ async def test_cancelled_and_closed_while_it_is_opened() -> None:
             await asyncio.sleep(0.02)
         with pytest.raises(CloseError):
             await other
+    for sock in waiting:
+        sock.close()
+
+
+async def test_whoever_is_cancelled_while_addresses_are_tried_is_freed_at_once() -> None:
+    """`cancelled` looks: the error that ends the task has the frames in which it waited."""
+    loop: Any = asyncio.get_running_loop()
+    listener, waiting = full_listener()
+    silent = (socket.AF_INET, listener.getsockname())
+    with listener:
+        for ticks in range(5):
+            assert (await cancelled(dial(loop, [silent, silent]), ticks)).cancelled()
     for sock in waiting:
         sock.close()
 
