@@ -198,26 +198,18 @@ async def cancelled(operation: Awaitable[T], ticks: int = 5) -> asyncio.Future[T
     A task that was cancelled must be freed with the last reference to it: what its exception has, the frames of all
     that it waited in, must not have the task.
     """
-    loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(operation)
     await settle(ticks)
     task.cancel()
     await asyncio.wait([task])
-    ended: asyncio.Future[T] = loop.create_future()
-    if not task.cancelled():
-        error = task.exception()
-        if error is None:
-            ended.set_result(task.result())
-        else:
-            ended.set_exception(error)
-            ended.exception()
-        return ended
+    if task is operation or not task.cancelled():
+        return task
+    kept, name = weakref.ref(task), repr(task)
+    del task
+    await settle(1)
+    assert kept() is None, f"{name} is kept, by {gc.get_referrers(kept())}"
+    ended: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     ended.cancel()
-    if isinstance(task, asyncio.Task) and task is not operation:
-        kept, name = weakref.ref(task), repr(task)
-        del task
-        await settle(1)
-        assert kept() is None, f"{name} is kept, by {gc.get_referrers(kept())}"
     return ended
 
 
