@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import random
+import socket
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
 import oneloop.testing
-from tests.conftest import settle
+from tests.conftest import cancelled, settle
+
+# Of asm-generic/socket.h; the module socket does not have them.
+SO_ATTACH_FILTER = 26
+SO_DETACH_FILTER = 27
 
 
 def test_an_hour_takes_no_time() -> None:
@@ -96,6 +104,82 @@ def test_sockets_work_and_come_before_timers() -> None:
         return asyncio.get_running_loop().time()
 
     assert oneloop.testing.run(main()) < 1
+
+
+async def sender_and_peer() -> tuple[asyncio.StreamWriter, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        _, writer = await asyncio.open_connection(*server.getsockname())
+        peer, _ = server.accept()
+    peer.setblocking(False)
+    return writer, peer
+
+
+@contextmanager
+def unreachable(sock: socket.socket) -> Iterator[None]:
+    """The kernel drops every segment for this socket: a filter (socket(7)) whose one instruction is `ret 0`."""
+    instruction = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0), 8)
+    sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(instruction)))
+    try:
+        yield
+    finally:
+        sock.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
+
+
+def test_clock_stands_still_while_a_segment_is_underway() -> None:
+    """The kernel loses it, and sends it again."""
+
+    async def main() -> tuple[bytes, float]:
+        loop = asyncio.get_running_loop()
+        writer, peer = await sender_and_peer()
+        with peer:
+            with unreachable(peer):
+                writer.write(b"lost")
+            async with asyncio.timeout(1):
+                received = await loop.sock_recv(peer, 100)
+            writer.transport.abort()
+        return received, loop.time()
+
+    assert oneloop.testing.run(main()) == (b"lost", 0)
+
+
+def test_clock_stands_still_while_the_news_of_room_is_underway() -> None:
+    """The peer's buffer was full. The kernel loses what tells the sender that there is room again, and asks."""
+
+    async def main() -> tuple[int, float]:
+        loop = asyncio.get_running_loop()
+        writer, peer = await sender_and_peer()
+        received = 0
+        with peer:
+            writer.write(bytes(20_000_000))
+            with unreachable(writer.transport.get_extra_info("socket")), suppress(BlockingIOError):
+                while True:
+                    received += len(peer.recv(1 << 20))
+            async with asyncio.timeout(1):
+                while received < 20_000_000:
+                    received += len(await loop.sock_recv(peer, 1 << 20))
+            writer.transport.abort()
+        return received, loop.time()
+
+    assert oneloop.testing.run(main()) == (20_000_000, 0)
+
+
+def test_clock_goes_on_when_what_is_underway_does_not_arrive() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        writer, peer = await sender_and_peer()
+        with peer, unreachable(peer):
+            writer.write(b"lost")
+            waiting = loop.create_task(loop.sock_recv(peer, 100))
+            for _ in range(1000):
+                await asyncio.sleep(3600)
+            assert not waiting.done()
+            writer.transport.abort()
+            await cancelled(waiting)
+
+    began = time.monotonic()
+    oneloop.testing.run(main())
+    # Not a real wait before each of them.
+    assert time.monotonic() - began < 100
 
 
 def test_clock_stands_still_while_threads_work() -> None:

@@ -275,6 +275,12 @@ impl Poller {
             .is_some_and(|s| s.interest.is_some() && s.generation == token.generation)
     }
 
+    /// All that are registered.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
+        let is_live = |(fd, slot): (usize, &Slot)| slot.interest.map(|_| fd as RawFd);
+        self.slots.iter().enumerate().filter_map(is_live)
+    }
+
     fn live_slot(&mut self, token: Token) -> Option<&mut Slot> {
         self.slots
             .get_mut(token.fd as usize)

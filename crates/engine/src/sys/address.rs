@@ -137,6 +137,15 @@ impl Address {
         }
     }
 
+    /// None: no internet address.
+    pub fn port(&self) -> Option<u16> {
+        match self.family() {
+            libc::AF_INET => Some(u16::from_be(self.view::<libc::sockaddr_in>().sin_port)),
+            libc::AF_INET6 => Some(u16::from_be(self.view::<libc::sockaddr_in6>().sin6_port)),
+            _ => None,
+        }
+    }
+
     pub fn as_bytes(&self) -> &[u8] {
         let len = (self.len as usize).min(size_of::<libc::sockaddr_storage>());
         // SAFETY: the whole storage was zeroed and `len` is capped by its size, so that the bytes are initialised and

@@ -21,6 +21,7 @@ pub mod names;
 pub mod socket;
 pub mod statfs;
 pub mod statx;
+pub mod tcp;
 pub mod thread;
 pub mod transfer;
 

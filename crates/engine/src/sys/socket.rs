@@ -173,6 +173,16 @@ pub fn local_address(fd: RawFd) -> io::Result<Address> {
     Ok(address)
 }
 
+/// getpeername(2).
+pub fn peer_address(fd: RawFd) -> io::Result<Address> {
+    let mut address = Address::room();
+    // SAFETY: address and length are live through the call, with their true sizes.
+    checked(unsafe {
+        libc::getpeername(fd, (&raw mut address.storage).cast(), &raw mut address.len)
+    })?;
+    Ok(address)
+}
+
 fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;

@@ -5,6 +5,7 @@
 
 use super::meter::Meter;
 use super::ready::Timer;
+use super::underway::Underway;
 use super::{ready, source};
 use crate::errors;
 use crate::ffi::fallible;
@@ -59,6 +60,8 @@ pub struct LoopCore {
     /// File operations that wait for the end of the tick.
     pub(super) dirty: LoopCell<BurstQueue<(Object, Flush)>>,
     pub meter: LoopCell<Meter>,
+    /// In virtual time only.
+    pub(super) underway: LoopCell<Underway>,
     /// Shared by the small reads of all transports; allocated at the first read.
     pub read_buffer: LoopCell<Vec<MaybeUninit<u8>>>,
     /// `{"loop": loop}`: see `futures.rs`.
@@ -291,6 +294,7 @@ impl LoopCore {
             gathered: LoopCell::new(BurstQueue::default()),
             dirty: LoopCell::new(BurstQueue::default()),
             meter: LoopCell::new(Meter::new()),
+            underway: LoopCell::new(Underway::default()),
             read_buffer: LoopCell::new(Vec::new()),
             only_loop: LoopCell::new(None),
             waker,

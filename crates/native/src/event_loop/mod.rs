@@ -17,6 +17,7 @@ mod tick;
 mod timer_handle;
 mod timing;
 mod turnstile;
+mod underway;
 mod work;
 
 pub use core::{LoopCore, OnReady, Run};

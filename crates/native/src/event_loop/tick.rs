@@ -9,6 +9,7 @@
 #[cfg(not(Py_3_13))]
 use super::core::FIRST_NAP_NS;
 use super::core::{LoopCore, Ready};
+use super::underway;
 use crate::errors;
 use crate::ffi::detach::{detached, is_only_thread};
 use crate::ffi::thread_exit::guard_thread;
@@ -230,12 +231,17 @@ impl LoopCore {
         result.and(ended).map(|by_signal| if by_signal { Polled::Signal } else { Polled::Events })
     }
 
-    /// Virtual time: events that are ready come first; if there are none, time jumps to the deadline.
+    /// Virtual time: events that are ready come first, and those of bytes that are underway; if there are none, time
+    /// jumps to the deadline.
     fn poll_virtual(&self, py: Python<'_>, timeout_ns: u64) -> io::Result<Polled> {
         self.with_poller(py, |poller| poller.wait(Some(0)))??;
-        if !self.with_poller(py, |poller| Poller::has_pending(poller))? {
-            self.clock.with(py, |clock| clock.advance(timeout_ns));
+        if self.with_poller(py, |poller| Poller::has_pending(poller))? {
+            return Ok(Polled::Events);
         }
+        if self.underway.with(py, |bytes| self.with_poller(py, |poller| bytes.moves(poller)))? {
+            return self.wait_detached(py, Some(underway::PAUSE_NS));
+        }
+        self.clock.with(py, |clock| clock.advance(timeout_ns));
         Ok(Polled::Events)
     }
 
