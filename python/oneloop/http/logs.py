@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import traceback
 from copy import copy
 from http import HTTPStatus
 from pathlib import Path
@@ -50,6 +51,7 @@ def configure(options: Options) -> bool:
         LogConfigError: the configuration file is wrong.
     """
     logging.addLevelName(TRACE, "TRACE")
+    _import_for_tracebacks()
     if options.log_config is None:
         _configure_usual(options)
     else:
@@ -61,6 +63,17 @@ def configure(options: Options) -> bool:
         for name in ("oneloop.error", "oneloop.access", "oneloop.asgi"):
             logging.getLogger(name).setLevel(_LEVELS[options.log_level])
     return options.log_config is not None
+
+
+def _import_for_tracebacks() -> None:
+    """Let the interpreter import what it needs for a traceback.
+
+    From 3.15 on it does that at the first one, and a server without free descriptors could not report that.
+    """
+    try:
+        raise LogConfigError
+    except LogConfigError as error:
+        traceback.format_exception(error)
 
 
 def _configure_usual(options: Options) -> None:
