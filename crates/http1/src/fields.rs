@@ -1,6 +1,6 @@
 //! `Fields`: the header fields that matter for framing and for the connection, collected in one pass.
 
-use crate::characters::{is_name, is_token, is_token_byte, trim};
+use crate::characters::{is_name, is_token, is_token_byte, is_value, trim};
 use crate::head::{Framing, Version};
 use crate::refusal::Refusal;
 
@@ -155,7 +155,7 @@ impl<'a> Fields<'a> {
 
 /// Content-Length = 1*DIGIT (RFC 9110 section 8.6): no sign, list or space; an overflow is invalid.
 #[inline]
-fn content_length(value: &[u8]) -> Result<u64, Refusal> {
+pub fn content_length(value: &[u8]) -> Result<u64, Refusal> {
     if value.is_empty() {
         return Err(Refusal::bad("Content-Length is empty"));
     }
@@ -210,7 +210,7 @@ pub fn parse_field_line(line: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if !is_token(name) {
         return Err(Refusal::bad("a field name is malformed"));
     }
-    if !value.iter().all(|byte| crate::characters::is_value_byte(*byte)) {
+    if !is_value(value) {
         return Err(Refusal::bad("a field value is malformed"));
     }
     Ok((name, value))

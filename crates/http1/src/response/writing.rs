@@ -1,6 +1,6 @@
 //! Writing responses: checked heads, and the framing of chunks.
 
-use crate::characters::is_token;
+use crate::characters::{is_token, is_value};
 use crate::head::Version;
 use crate::response::reasons::reason_phrase;
 
@@ -59,7 +59,7 @@ pub fn write_status_line(
         return Err(Unwritable { blame: Blame::Status, field: Vec::new() });
     }
     let reason = reason.unwrap_or_else(|| reason_phrase(status).as_bytes());
-    if !reason.iter().all(|byte| crate::characters::is_value_byte(*byte)) {
+    if !is_value(reason) {
         return Err(Unwritable { blame: Blame::Reason, field: Vec::new() });
     }
     out.extend_from_slice(match version {

@@ -21,6 +21,23 @@ pub fn same_new(class: &Bound<'_, PyType>, other: &Bound<'_, PyType>) -> bool {
     one.map(|new| new as usize) == two.map(|new| new as usize)
 }
 
+/// What `object.name` is, where `descriptor` is the type's own attribute of that name: a method, whose name no instance
+/// can have.
+pub fn bound<'py>(
+    descriptor: &Bound<'py, PyAny>,
+    object: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    // SAFETY: the class is alive and ready.
+    let get = unsafe { (*descriptor.get_type_ptr()).tp_descr_get };
+    let Some(get) = get else { return Ok(descriptor.clone()) };
+    let class = object.get_type_ptr().cast();
+    // SAFETY: the same call as in `object.__getattribute__`.
+    let made = unsafe { get(descriptor.as_ptr(), object.as_ptr(), class) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, made) }
+}
+
 /// A new instance made by the class's `__new__` without arguments; `__init__` is not called.
 pub fn new_instance<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();

@@ -77,6 +77,7 @@ impl Site {
     }
 
     /// The site behind a link that `link` has made.
+    #[inline]
     fn of<'a>(application: &'a Bound<'_, PyAny>) -> &'a Self {
         let site = application.cast_exact::<Self>();
         site.expect("these calls are linked with nothing but a Site").get()

@@ -4,7 +4,7 @@ use super::field_names;
 use super::service::Service;
 use crate::ffi::fallible;
 use crate::imports;
-use oneloop_http1::Request;
+use oneloop_http1::{Header, Request};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
@@ -29,6 +29,9 @@ pub struct Forwarded<'py> {
     pub scheme: Option<End<'py>>,
 }
 
+/// The fields with the addresses of the client and of further proxies, and with the client's scheme.
+const NAMES: [&str; 2] = ["x-forwarded-for", "x-forwarded-proto"];
+
 /// The client behind a trusted proxy, if its fields name one. `client`: the connection's own.
 pub fn forwarded<'py>(
     service: &Service,
@@ -37,14 +40,17 @@ pub fn forwarded<'py>(
 ) -> PyResult<Forwarded<'py>> {
     let py = client.py();
     let Some(trust) = &service.options.trust else { return Ok(Forwarded::default()) };
+    let is_any =
+        |field: &Header<'_>| NAMES.iter().any(|name| field.name.eq_ignore_ascii_case(name));
+    if !request.headers.iter().any(is_any) {
+        return Ok(Forwarded::default());
+    }
     let values = |name: &str| -> PyResult<Vec<Bound<'_, PyBytes>>> {
         let named = request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
         named.map(|field| fallible::bytes(py, field.value)).collect()
     };
-    let (hosts, schemes) = (values("x-forwarded-for")?, values("x-forwarded-proto")?);
-    if hosts.is_empty() && schemes.is_empty() {
-        return Ok(Forwarded::default());
-    }
+    let [hosts, schemes] = NAMES.map(values);
+    let (hosts, schemes) = (hosts?, schemes?);
     let peer = match client.cast::<PyTuple>() {
         Ok(client) => client.get_item(0)?,
         Err(_) => fallible::text(py, "")?.into_any(),

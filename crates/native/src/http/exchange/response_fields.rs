@@ -1,7 +1,8 @@
 //! The header fields of a response: checks them, writes them in lower case, and notes the significant ones.
 
 use crate::ffi::buffer;
-use oneloop_http1::characters::{is_token, is_value_byte};
+use oneloop_http1::characters::{is_token, is_value};
+use oneloop_http1::fields::content_length;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -25,7 +26,7 @@ pub fn check_field(name: &[u8], value: &[u8]) -> PyResult<()> {
         let text = format!("Invalid HTTP header name: {:?}", String::from_utf8_lossy(name));
         return Err(PyRuntimeError::new_err(text));
     }
-    if !value.iter().all(|&byte| is_value_byte(byte)) {
+    if !is_value(value) {
         let text = format!("Invalid HTTP header value: {:?}", String::from_utf8_lossy(value));
         return Err(PyRuntimeError::new_err(text));
     }
@@ -130,8 +131,7 @@ pub fn add_field(head: &mut Vec<u8>, name: &[u8], value: &[u8], found: &mut Foun
     head[start..].make_ascii_lowercase();
     match &head[start..] {
         b"content-length" => {
-            let length = std::str::from_utf8(value).ok().filter(|text| is_number(text));
-            let length = length.and_then(|text| text.parse().ok());
+            let length = content_length(value).ok();
             if length.is_none() || found.length.is_some_and(|other| Some(other) != length) {
                 let text = format!("Invalid Content-Length: {:?}", String::from_utf8_lossy(value));
                 return Err(PyRuntimeError::new_err(text));
@@ -164,8 +164,4 @@ pub fn add_field(head: &mut Vec<u8>, name: &[u8], value: &[u8], found: &mut Foun
 /// Whether a value of `connection` ends it.
 pub fn says_close(value: &[u8]) -> bool {
     value.split(|byte| *byte == b',').any(|token| token.trim_ascii().eq_ignore_ascii_case(b"close"))
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -9,6 +9,7 @@ use crate::http::exchange::response_state::Response;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 /// Handles one message of the application. Returns a future if sending it takes longer.
 pub fn send<'py>(
@@ -22,8 +23,10 @@ pub fn send<'py>(
     let kind = item(message, intern!(py, "type"))?;
     let (state, is_disconnected, is_sending_file) =
         exchange.get().state.with(py, |s| (s.response, s.is_disconnected, s.is_sending_file));
-    let is =
-        |name: &Bound<'_, pyo3::types::PyString>| kind.is(name) || kind.eq(name).unwrap_or(false);
+    let is = |name: &str| match kind.cast_exact::<PyString>() {
+        Ok(kind) => kind.to_str().is_ok_and(|kind| kind == name),
+        Err(_) => kind.eq(name).unwrap_or(false),
+    };
     if state == Response::Complete {
         let text =
             format!("Unexpected ASGI message '{kind}' sent, after response already completed.");
@@ -37,21 +40,21 @@ pub fn send<'py>(
         return Err(PyRuntimeError::new_err(text));
     }
     let expected = match state {
-        Response::Awaited if is(intern!(py, "http.response.start")) => {
+        Response::Awaited if is("http.response.start") => {
             return response::start(exchange, message).map(|()| None);
         }
-        Response::Awaited if is(intern!(py, "http.response.early_hint")) => {
+        Response::Awaited if is("http.response.early_hint") => {
             return response::early_hint(exchange, message).map(|()| None);
         }
         Response::Awaited => "http.response.start",
-        Response::Trailing if is(intern!(py, "http.response.trailers")) => {
+        Response::Trailing if is("http.response.trailers") => {
             return response::trailers(exchange, message).map(|()| None);
         }
         Response::Trailing => "http.response.trailers",
-        _ if is(intern!(py, "http.response.body")) => {
+        _ if is("http.response.body") => {
             return response::body(exchange, message).map(|()| None);
         }
-        _ if is(intern!(py, "http.response.pathsend")) => {
+        _ if is("http.response.pathsend") => {
             return pathsend::start(exchange, message);
         }
         _ => "http.response.body",

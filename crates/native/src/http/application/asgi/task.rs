@@ -7,7 +7,7 @@ use crate::ffi::coroutine::{self, Step};
 use crate::ffi::fallible;
 use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::values::Value;
-use crate::ffi::{LoopCell, Object, context};
+use crate::ffi::{LoopCell, Object, class, context};
 use crate::http::application::ending::ended;
 use crate::http::application::options::ApplicationOptions;
 use crate::http::application::websocket;
@@ -32,6 +32,9 @@ pub struct RequestTask {
 pub struct Asgi {
     app: Py<PyAny>,
     pub template: Template,
+    /// The methods of an exchange that an application gets.
+    receive: Py<PyAny>,
+    send: Py<PyAny>,
     /// The keyword arguments of `asyncio.Task`; `context` is each request's own.
     task_arguments: Py<PyDict>,
 }
@@ -50,11 +53,16 @@ impl Asgi {
         if cfg!(Py_3_12) {
             task_arguments.set_item(intern!(py, "eager_start"), true)?;
         }
-        Ok(Self { app, template, task_arguments: task_arguments.unbind() })
+        let exchange = py.get_type::<Exchange>();
+        let receive = exchange.getattr(intern!(py, "receive"))?.unbind();
+        let send = exchange.getattr(intern!(py, "send"))?.unbind();
+        Ok(Self { app, template, receive, send, task_arguments: task_arguments.unbind() })
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.app)?;
+        visit.call(&self.receive)?;
+        visit.call(&self.send)?;
         self.template.visit(visit)?;
         visit.call(&self.task_arguments)
     }
@@ -64,8 +72,8 @@ impl Asgi {
         let py = exchange.py();
         // The application may keep its arguments in a reference cycle.
         recycled::track(py, &exchange.clone().unbind());
-        let receive = exchange.getattr(intern!(py, "receive"))?;
-        let send = exchange.getattr(intern!(py, "send"))?;
+        let receive = class::bound(self.receive.bind(py), exchange)?;
+        let send = class::bound(self.send.bind(py), exchange)?;
         let service = exchange.get().service.get();
         let context = service.fresh_context(py)?;
         let called = context::run(&context, || self.app.bind(py).call1((scope, receive, send)));

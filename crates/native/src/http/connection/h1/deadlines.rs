@@ -200,6 +200,7 @@ fn deadline_of(awaited: Awaited) -> TunnelDeadline {
 struct Calls;
 
 /// The connection behind a link that was made here or in `carrier`.
+#[inline]
 pub fn of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> &'a Bound<'py, HttpConnection> {
     object.cast_exact().expect("these calls are linked with nothing but an HttpConnection")
 }
