@@ -27,7 +27,7 @@ from tests.client.callers import Caller
 from tests.client.conftest import MakeCaller
 from tests.client.farm import farm
 from tests.client.servers import Peer, RawServer, echo, full_listener, hold
-from tests.conftest import cancelled
+from tests.conftest import cancelled, settle
 from tests.ports import free_port
 
 
@@ -303,3 +303,41 @@ async def test_other_origins_have_their_own_pace() -> None:
 def test_a_pace_must_be_positive() -> None:
     with pytest.raises(ValueError, match="max_requests_per_second"):
         Client(limits=Limits(max_requests_per_second=0))
+
+
+async def test_a_lookup_fails_when_nobody_waits_for_it_any_more() -> None:
+    """Its exception is nobody's: `audit` finds no report of it."""
+    may_respond = asyncio.Event()
+    loop: Any = asyncio.get_running_loop()
+
+    class Names:
+        time = loop.time
+        create_task = loop.create_task
+
+        async def getaddrinfo(self, *_: Any, **__: Any) -> list[Any]:
+            await may_respond.wait()
+            raise socket.gaierror(socket.EAI_NONAME, "no such name")
+
+    names: Any = Names()
+    resolver = Resolver(names, 30.0, False)
+    assert (await cancelled(resolver.addresses("name.test", 80), 2)).cancelled()
+    may_respond.set()
+    await settle(5)
+
+
+async def test_closing_is_cancelled_while_openings_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "getaddrinfo", never)
+    ends = []
+    for ticks in range(6):
+        client = AsyncClient(trust_env=False)
+        asking = loop.create_task(client.get("http://name.test/"))
+        await settle(5)
+        ends.append((await cancelled(client.aclose(), ticks)).cancelled())
+        await client.aclose()
+        with pytest.raises(CloseError):
+            await asking
+    assert ends[1:3] == [True, True]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from oneloop.http import (
     RemoteProtocolError,
 )
+from oneloop.http.client.tunnels import Tunnel
 from tests.client.callers import Caller
 from tests.client.servers import Peer, RawServer
+from tests.conftest import cancelled, settle
 
 
 def switch(peer: Peer) -> None:
@@ -46,3 +52,16 @@ def test_a_head_is_there_although_its_body_is_broken(caller: Caller) -> None:
     with RawServer(serve) as server:
         with pytest.raises(RemoteProtocolError):
             caller.pieces("GET", server.url)
+
+
+async def test_a_second_reader_is_cancelled_while_another_one_waits() -> None:
+    """The bytes are the first one's then."""
+    transport = SimpleNamespace(set_protocol=lambda _: None, resume_reading=lambda: None)
+    exchange = SimpleNamespace(take=lambda: b"", protocol=object(), transport=transport)
+    loop: Any = asyncio.get_running_loop()
+    tunnel = Tunnel(loop, exchange)
+    first = loop.create_task(tunnel.read(10))
+    await settle(1)
+    assert (await cancelled(tunnel.read(10))).cancelled()
+    tunnel.data_received(b"more")
+    assert await first == b"more"
