@@ -76,10 +76,14 @@ pub fn is_value(text: &[u8]) -> bool {
     are_all_in(VALUE, text)
 }
 
-/// To the end, whatever comes before: two instructions for each byte.
+/// Looks at all bytes, whatever comes first, because a branch for each costs more.
 #[inline]
 fn are_all_in(set: u8, text: &[u8]) -> bool {
-    text.iter().fold(set, |left, &byte| left & SETS[usize::from(byte)]) != 0
+    let (fours, rest) = text.as_chunks::<4>();
+    let sets = |byte: u8| SETS[usize::from(byte)];
+    let left =
+        fours.iter().fold(set, |left, &[a, b, c, d]| left & sets(a) & sets(b) & sets(c) & sets(d));
+    rest.iter().fold(left, |left, &byte| left & sets(byte)) != 0
 }
 
 /// `text` without the optional white space around it (RFC 9110 section 5.6.3: space and tab only).

@@ -12,6 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Buffers up to this size are kept for heads.
 const SPARE_BYTES: usize = 64 * 1024;
+/// Where no buffer is left of an earlier head.
+const USUAL_HEAD_BYTES: usize = 256;
 
 /// The options that concern responses and their record.
 pub struct ResponseOptions {
@@ -141,10 +143,11 @@ impl Service {
         self.serving.with(py, |serving| serving.requests -= 1);
     }
 
-    /// An empty buffer for a head.
+    /// An empty buffer with room for a usual head.
     pub fn spare(&self, py: Python<'_>) -> Vec<u8> {
         let mut spare = self.serving.with(py, |serving| std::mem::take(&mut serving.spare));
         spare.clear();
+        spare.reserve(USUAL_HEAD_BYTES);
         spare
     }
 
