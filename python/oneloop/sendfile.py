@@ -18,7 +18,7 @@ from asyncio import constants, unix_events
 from typing import TYPE_CHECKING, Any
 
 from oneloop.copy_protocol import CopyProtocol, ReadingPause
-from oneloop.waiting import shielded, wait
+from oneloop.waiting import on_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -167,8 +167,10 @@ class SendfileMixin:
         try:
             while count is None or total < count:
                 room = buffer if count is None else buffer[: count - total]
-                reading = self.run_in_executor(None, file.readinto, room)
-                read = await (_whole(reading) if is_seekable else reading)
+                # A thread that reads on would move the position later.
+                read = await (
+                    on_thread(file.readinto, room) if is_seekable else self.run_in_executor(None, file.readinto, room)
+                )
                 if not read:
                     break
                 await put(room[:read])
@@ -278,15 +280,6 @@ async def _warm(file: File, at: int, size: int) -> None:
     except OSError:
         # Not cached (EAGAIN), or the filesystem does not support RWF_NOWAIT: read the block, which caches it.
         await file.pread(size, at)
-
-
-async def _whole(reading: asyncio.Future[int]) -> int:
-    """Await a read. If this is cancelled, wait until the thread has read: it moves the file's position."""
-    try:
-        return await shielded(reading)
-    except asyncio.CancelledError:
-        await wait([reading])
-        raise
 
 
 async def _no_wait() -> None:

@@ -3,7 +3,7 @@
 An hour of `asyncio.sleep` takes no real time, and timers fire in the exact order of their deadlines. The
 clock starts at 0. It stops while a callback is ready or a job runs in an executor, so computation takes
 no virtual time. Sockets and pipes work as usual. The clock also stops while data is on its way
-between two TCP sockets of the loop, but not longer than 0.3 seconds of real time in which nothing arrives.
+between two open TCP sockets of the loop, but not longer than 0.3 seconds of real time in which nothing arrives.
 
 The clock does not wait for other work outside of the process. While a program waits for another process or a
 remote peer, the clock jumps immediately, so a timeout around that wait expires first. If nothing is

@@ -54,14 +54,38 @@ def test_a_head_is_there_although_its_body_is_broken(caller: Caller) -> None:
             caller.pieces("GET", server.url)
 
 
+def made_tunnel(loop: Any) -> Tunnel:
+    transport = SimpleNamespace(
+        set_protocol=lambda _: None, resume_reading=lambda: None, is_closing=lambda: False, write=lambda _: None
+    )
+    return Tunnel(loop, SimpleNamespace(take=lambda: b"", protocol=object(), transport=transport))
+
+
 async def test_a_second_reader_is_cancelled_while_another_one_waits() -> None:
     """The bytes are the first one's then."""
-    transport = SimpleNamespace(set_protocol=lambda _: None, resume_reading=lambda: None)
-    exchange = SimpleNamespace(take=lambda: b"", protocol=object(), transport=transport)
     loop: Any = asyncio.get_running_loop()
-    tunnel = Tunnel(loop, exchange)
+    tunnel = made_tunnel(loop)
     first = loop.create_task(tunnel.read(10))
     await settle(1)
     assert (await cancelled(tunnel.read(10))).cancelled()
     tunnel.data_received(b"more")
     assert await first == b"more"
+
+
+async def test_all_who_wait_at_a_tunnel_are_woken() -> None:
+    """Each looks whether it is what it has waited for."""
+    loop: Any = asyncio.get_running_loop()
+    tunnel = made_tunnel(loop)
+    readers = [loop.create_task(tunnel.read(1)) for _ in range(2)]
+    tunnel.pause_writing()
+    writer = loop.create_task(tunnel.write(b"x"))
+    await settle(2)
+    tunnel.data_received(b"ab")
+    assert [await reader for reader in readers] == [b"a", b"b"]
+    assert not writer.done()
+    reader = loop.create_task(tunnel.read(1))
+    await settle(2)
+    tunnel.resume_writing()
+    await writer
+    tunnel.data_received(b"c")
+    assert await reader == b"c"

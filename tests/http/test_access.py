@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oneloop.http.access import AccessLog
+from oneloop.http.line_writer import LineWriter
 from oneloop.http.logs import AccessFormatter
 
 ONE = (("127.0.0.1", 5000), "GET", b"/a?b=c", "1.1", 200, 12, 0.25, [(b"host", b"x"), (b"user-agent", b"curl/8")])
@@ -59,6 +60,38 @@ def test_colors() -> None:
     [line] = lines(changed(4, 404), use_colors=True)
     request = "\x1b[1mGET /a?b=c HTTP/1.1\x1b[0m"
     assert line == f'\x1b[32mINFO\x1b[0m:     127.0.0.1:5000 - "{request}" \x1b[31m404 Not Found\x1b[0m\n'
+
+
+def test_colors_are_those_of_one_log() -> None:
+    """Of one status, in two servers."""
+    assert "\x1b" in lines(ONE, use_colors=True)[0]
+    assert lines(ONE, use_colors=False) == ['INFO:     127.0.0.1:5000 - "GET /a?b=c HTTP/1.1" 200 OK\n']
+
+
+def test_a_failure_does_not_keep_the_next_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [MemoryError()]
+    write = LineWriter.write
+
+    def failing(writer: LineWriter, data: bytes) -> None:
+        if failures:
+            raise failures.pop()
+        write(writer, data)
+
+    monkeypatch.setattr(LineWriter, "write", failing)
+    reading, writing = os.pipe()
+    loop = asyncio.new_event_loop()
+    told: list[Any] = []
+    loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+    access = AccessLog(loop, fd=writing)
+    for _ in range(3):
+        access(*ONE)
+        loop.run_until_complete(asyncio.sleep(0))
+    access.close()
+    loop.close()
+    os.close(writing)
+    assert [type(error) for error in told] == [MemoryError]
+    with os.fdopen(reading, "rb") as file:
+        assert len(file.readlines()) == 2
 
 
 def test_json() -> None:

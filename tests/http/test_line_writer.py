@@ -9,10 +9,14 @@ import fcntl
 import os
 import signal
 import socket
+import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oneloop.http import line_writer
 from oneloop.http.line_writer import KEPT_BYTES, LineWriter
 from oneloop.loop import Loop
 from tests.http.service import Service
@@ -164,6 +168,87 @@ def test_the_end_waits_for_a_short_time(loop: asyncio.AbstractEventLoop, caplog:
     assert writer.dropped_lines > 0
     assert len(os.read(ours, 1 << 20)) == 40 * len(BATCH) - 5 * writer.dropped_lines
     assert caplog.text.count("dropped") == 1
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_the_end_waits_for_the_thread(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in the middle of its last write, and the reader comes."""
+    monkeypatch.setattr(line_writer, "END_S", 60.0)
+    ours, theirs = os.pipe()
+    with monkeypatch.context() as patch:
+        forbid_reopening(patch)
+        writer = LineWriter(loop, theirs)
+    room = fcntl.fcntl(ours, fcntl.F_GETPIPE_SZ)
+    os.write(theirs, bytes(room))
+    writer.write(b"the last line\n")
+    got = []
+    reader = threading.Timer(0.05, lambda: got.append(os.read(ours, room)))
+    reader.start()
+    writer.close()
+    reader.join()
+    assert writer.dropped_lines == 0
+    assert (got[0] + os.read(ours, room))[room:] == b"the last line\n"
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_thread_fails_when_the_loop_is_closed(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its write has ended after all; nobody is left to be told, and its traceback would be on stderr."""
+    monkeypatch.setattr(line_writer, "END_S", 0.0)
+    failed: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    monkeypatch.setattr(sys, "unraisablehook", failed.append)
+    ours, theirs = os.pipe()
+    with monkeypatch.context() as patch:
+        forbid_reopening(patch)
+        writer = LineWriter(loop, theirs)
+    os.write(theirs, bytes(fcntl.fcntl(ours, fcntl.F_GETPIPE_SZ)))
+    writer.write(b"line\n")
+    writer.close()
+    assert writer.dropped_lines == 1
+    loop.close()
+    os.close(ours)
+    while writer._is_waiting:
+        time.sleep(0.001)
+    os.close(theirs)
+    assert failed == []
+
+
+def test_a_default_timeout_of_sockets_is_not_used(loop: asyncio.AbstractEventLoop) -> None:
+    """It would wait, and would make the description non-blocking for all who have it."""
+    ours, theirs = pipe_ends("socket")
+    socket.setdefaulttimeout(3600)
+    try:
+        writer = LineWriter(loop, theirs)
+        while not writer._kept:
+            writer.write(BATCH)
+    finally:
+        socket.setdefaulttimeout(None)
+    assert os.get_blocking(theirs)
+    os.close(ours)
+    writer.close()
+    os.close(theirs)
+
+
+def test_a_named_pipe_whose_reader_comes_later(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
+    """And then reads nothing: this does not wait for it."""
+    os.mkfifo(tmp_path / "log")
+    first = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    theirs = os.open(tmp_path / "log", os.O_WRONLY)
+    os.close(first)
+    writer = LineWriter(loop, theirs)
+    ours = os.open(tmp_path / "log", os.O_RDONLY)
+    for _ in range(100):
+        writer.write(BATCH)
+    assert writer.dropped_lines == 0
+    got = b""
+    while len(got) < 100 * len(BATCH):
+        got += os.read(ours, 1 << 20)
+    assert got == 100 * BATCH
+    writer.close()
     os.close(ours)
     os.close(theirs)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ from oneloop.http.listeners import open_listeners
 from oneloop.http.options import Options
 from oneloop.http.server import Ending, Server
 from oneloop.http.static import settings
+from tests.conftest import settle
 from tests.http.service import ROOT, Service
 
 
@@ -52,7 +54,8 @@ class Served:
         self.stop = asyncio.Event()
         self._ready: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         ended.clear()
-        serving = serve(given_app, port=0, stop=self.stop, on_ready=self._ready.set_result, access_log=False, **options)
+        options.setdefault("access_log", False)
+        serving = serve(given_app, port=0, stop=self.stop, on_ready=self._ready.set_result, **options)
         self.task = asyncio.get_running_loop().create_task(serving)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -84,17 +87,28 @@ def test_it_ends_when_it_is_told_to() -> None:
     run(main())
 
 
-def test_cancelled_it_ends_at_once() -> None:
+@pytest.mark.parametrize("cancels", [1, 2])
+@pytest.mark.parametrize("ticks", [None, 0, 1, 2, 4, 100], ids="since told to stop: {}".format)
+def test_cancelled_it_ends_at_once(ticks: int | None, cancels: int) -> None:
+    """Also while it waits for the last requests."""
+
     async def main() -> None:
+        others = asyncio.all_tasks()
         served = Served()
         waiting.clear()
         asking = asyncio.ensure_future(served.get("/forever"))
         while not waiting.is_set():
             await asyncio.sleep(0)
-        served.task.cancel()
+        if ticks is not None:
+            served.stop.set()
+            await settle(ticks)
+        for _ in range(cancels):
+            served.task.cancel()
+            await asyncio.sleep(0)
         with pytest.raises(asyncio.CancelledError):
             await served.task
         assert b"200 OK" not in await asking
+        assert asyncio.all_tasks() == others
 
     run(main())
 
@@ -288,3 +302,21 @@ def test_folders_stay_those_of_the_start(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     folders, _, _ = settings([("/static", "www")], [])
     assert folders == [("/static", str(tmp_path / "www"))]
+
+
+def test_standard_output_that_was_closed_gets_no_access_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its number is that of something else now, perhaps of the program's database."""
+    monkeypatch.setattr(sys, "__stdout__", None)
+    monkeypatch.setattr(logging.getLogger("oneloop"), "propagate", True)
+
+    async def main() -> None:
+        served = Served(access_log=True)
+        assert (await served.get()).endswith(b"yes")
+        served.stop.set()
+        await served.task
+
+    run(main())
+    assert "standard output was closed" in caplog.text
+    assert "GET" not in capfd.readouterr().out

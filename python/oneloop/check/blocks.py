@@ -14,7 +14,7 @@ import zlib
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from oneloop.waiting import shielded, wait
+from oneloop.waiting import on_thread, shielded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -102,18 +102,8 @@ async def _read_by_oneloop(fd: int) -> AsyncGenerator[bytes, None]:
 
 
 async def _read_on_thread(fd: int) -> AsyncGenerator[bytes, None]:
-    loop = asyncio.get_running_loop()
-    while True:
-        reading = loop.run_in_executor(None, os.read, fd, BLOCK_BYTES)
-        try:
-            block = await shielded(reading)
-        except asyncio.CancelledError:
-            # The caller closes the descriptor next, so the thread must have finished with it. A read from a disk
-            # always ends.
-            await wait([reading])
-            raise
-        if not block:
-            return
+    # The caller closes the descriptor next: no thread may use it after a cancellation. A read from a disk always ends.
+    while block := await on_thread(os.read, fd, BLOCK_BYTES):
         yield block
 
 

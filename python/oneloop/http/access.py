@@ -24,7 +24,6 @@ Client: TypeAlias = "tuple[str, int | None] | str | None"
 Headers: TypeAlias = "Iterable[tuple[bytes, bytes]]"
 
 access = logging.getLogger("oneloop.access")
-_statuses: dict[int, str] = {}
 
 
 class AccessLog:
@@ -50,6 +49,7 @@ class AccessLog:
         self._loop = loop
         self._writer = None if through_logging else LineWriter(loop, fd)
         self._lines: list[str] = []
+        self._statuses: dict[int, str] = {}
         self._is_colored = is_colored(use_colors, fd)
         self._second = 0
         self._time = ""
@@ -95,9 +95,9 @@ class AccessLog:
     def flush(self) -> None:
         """Write the collected lines. Those that the descriptor does not take now are kept (`LineWriter`)."""
         if self._lines and self._writer is not None:
-            data = "".join(self._lines).encode("ascii", "backslashreplace")
-            self._lines.clear()
-            self._writer.write(data)
+            # First of all: a failure must not keep the next lines.
+            lines, self._lines = self._lines, []
+            self._writer.write("".join(lines).encode("ascii", "backslashreplace"))
 
     def close(self) -> None:
         """Write all lines, as far as the descriptor takes them soon. Nothing may be logged after that."""
@@ -122,12 +122,12 @@ class AccessLog:
         _headers: Headers,
         is_complete: bool,
     ) -> None:
-        said = _statuses.get(status)
+        said = self._statuses.get(status)
         if said is None:
             said = status_text(status)
             if self._is_colored:
                 said = painted(said, _STATUS_COLORS.get(status // 100, 0))
-            _statuses[status] = said
+            self._statuses[status] = said
         if not is_complete:
             said += _cut(body_bytes)
         line = f"{method} {_shown(target)} HTTP/{version}" if method else "-"

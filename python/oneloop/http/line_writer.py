@@ -15,6 +15,7 @@ kept up to a limit. Further ones are dropped and counted.
 from __future__ import annotations
 
 import _socket
+import contextlib
 import errno
 import logging
 import os
@@ -72,7 +73,9 @@ class LineWriter:
         try:
             mode = os.fstat(self._fd).st_mode
             if stat.S_ISSOCK(mode):
-                made = _socket.socket(fileno=os.dup(self._fd))
+                # With this type it is non-blocking, and not the description: the program's default timeout is not used.
+                kind = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
+                made = _socket.socket(type=kind, fileno=os.dup(self._fd))
                 self._own, self._end = made.fileno(), made.close
                 self._put = lambda data: made.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             elif stat.S_ISFIFO(mode) or os.isatty(self._fd):
@@ -81,8 +84,8 @@ class LineWriter:
                 self._put = self._writer_to(own)
                 self._end = lambda: os.close(own)
         except OSError as error:
-            # A closed descriptor, and a pipe that nobody reads (ENXIO), fail at the first write.
-            self._needs_thread = error.errno not in (errno.EBADF, errno.ENXIO)
+            # A closed descriptor fails at the first write. A pipe that nobody reads does, too, but a reader may come.
+            self._needs_thread = error.errno != errno.EBADF
 
     @staticmethod
     def _writer_to(fd: int) -> Callable[[bytes], int]:
@@ -128,14 +131,17 @@ class LineWriter:
 
     def _write_kept(self) -> None:
         while self._kept:
-            data = self._kept[0]
-            written = self._put(data)
-            self._kept_bytes -= written
-            if written < len(data):
-                self._kept[0] = data[written:]
-            else:
-                self._kept.popleft()
+            self._take_off(self._put(self._kept[0]))
         self._tell_dropped()
+
+    def _take_off(self, written_bytes: int) -> None:
+        """The beginning of what is kept was written."""
+        self._kept_bytes -= written_bytes
+        left = self._kept[0][written_bytes:]
+        if left:
+            self._kept[0] = left
+        else:
+            self._kept.popleft()
 
     def _wait(self, is_waiting: bool) -> None:
         if is_waiting == self._is_waiting or self._own is None:
@@ -153,16 +159,20 @@ class LineWriter:
                 if not self._kept:
                     self._is_waiting = False
                     return
-                data = self._kept.popleft()
-                self._kept_bytes -= len(data)
+                data = self._kept[0]
             try:
-                while data:
-                    data = data[self._put(data) :]
+                written = self._put(data)
             except OSError as error:
-                self._loop.call_soon_threadsafe(self._fail, error)
+                # The loop is closed: the end has told what it has to tell.
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(self._fail, error)
                 with self._lock:
                     self._is_waiting = False
                 return
+            with self._lock:
+                # The end may have given it up meanwhile.
+                if self._kept and self._kept[0] is data:
+                    self._take_off(written)
 
     def _fail(self, error: OSError) -> None:
         """Log the first error. The server continues without these lines."""
@@ -195,9 +205,10 @@ class LineWriter:
             except OSError as error:
                 self._fail(error)
             if left_s <= 0:
-                self.dropped_lines += sum(lines.count(b"\n") for lines in self._kept)
-                self._kept.clear()
-                self._kept_bytes = 0
+                with self._lock:
+                    self.dropped_lines += sum(lines.count(b"\n") for lines in self._kept)
+                    self._kept.clear()
+                    self._kept_bytes = 0
         self._own, self._put = None, self._writer_to(self._fd)
         end, self._end = self._end, lambda: None
         end()

@@ -22,7 +22,7 @@ from oneloop.http.listeners import ListenError
 from oneloop.http.measures import Measures, read_memory_bytes
 from oneloop.http.routes import with_routes
 from oneloop.http.static import settings as static_settings
-from oneloop.waiting import wait
+from oneloop.waiting import to_its_end, wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -88,7 +88,7 @@ class Server:
         self._logs_records = logs_records
         self._log_response = log_response
         self._measures = measures
-        self._on_limit = on_limit or self._end_at_limit
+        self._on_limit = on_limit
         self._loop = asyncio.get_running_loop()
         self._ending: Ending | None = None
         self._asked = asyncio.Event()
@@ -149,7 +149,8 @@ class Server:
                 self.end(Ending.NOW)
                 raise
             finally:
-                await self._finish()
+                # A cancellation meanwhile ends what it waits for, and nothing else of it.
+                await to_its_end(self._loop.create_task(self._finish()), lambda _: self.end(Ending.NOW))
         finally:
             for listener in self._listeners:
                 listener.close()
@@ -157,12 +158,7 @@ class Server:
     async def _listen(self) -> None:
         options = self._options
         if options.access_log and self._log_response is None:
-            self._access = AccessLog(
-                self._loop,
-                form=options.access_log_format,
-                use_colors=options.use_colors,
-                through_logging=self._logs_records,
-            )
+            self._access = self._made_access_log()
         app: Any = with_routes(self._app.call, self._app.interface, options, self._metrics_text)
         http = self._http = _native.HttpServer(self._loop, app, interface=self._app.interface, **self._settings())
         secured = self._secured()
@@ -175,6 +171,18 @@ class Server:
             self._limit_memory(options.limit_memory)
         if self._measures is not None:
             self._keep_publishing()
+
+    def _made_access_log(self) -> AccessLog | None:
+        if sys.__stdout__ is None and not self._logs_records:
+            # Descriptor 1 is a file or a connection of the program then.
+            log.warning("There is no access log: standard output was closed when the program began.")
+            return None
+        return AccessLog(
+            self._loop,
+            form=self._options.access_log_format,
+            use_colors=self._options.use_colors,
+            through_logging=self._logs_records,
+        )
 
     def _secured(self) -> dict[str, Any]:
         """Return the TLS arguments for the loop. With PROXY protocol there are none: TLS begins after its header."""
@@ -270,7 +278,7 @@ class Server:
             nonlocal next_at
             if total >= next_at:
                 next_at = total + step
-                self._on_limit(f"it has served {total} requests (--limit-max-requests)")
+                (self._on_limit or self._end_at_limit)(f"it has served {total} requests (--limit-max-requests)")
 
         return count
 
@@ -295,7 +303,7 @@ class Server:
         if used_bytes <= limit_bytes:
             self._plan_look_at_memory(limit_bytes, MEMORY_INTERVAL_S)
             return
-        self._on_limit(f"it uses {used_bytes} bytes of memory (--limit-memory {limit_bytes})")
+        (self._on_limit or self._end_at_limit)(f"it uses {used_bytes} bytes of memory (--limit-memory {limit_bytes})")
         # Ask again later each time: the successor may have failed to start.
         self._plan_look_at_memory(limit_bytes, min(interval_s * 2, LONGEST_MEMORY_INTERVAL_S))
 

@@ -137,11 +137,18 @@ impl Address {
         }
     }
 
-    /// None: no internet address.
-    pub fn port(&self) -> Option<u16> {
+    /// The address and port, an IPv4 address in its mapped form (RFC 4291 section 2.5.5.2). None: no internet address.
+    pub fn internet(&self) -> Option<(Ipv6Addr, u16)> {
         match self.family() {
-            libc::AF_INET => Some(u16::from_be(self.view::<libc::sockaddr_in>().sin_port)),
-            libc::AF_INET6 => Some(u16::from_be(self.view::<libc::sockaddr_in6>().sin6_port)),
+            libc::AF_INET => {
+                let raw: &libc::sockaddr_in = self.view();
+                let ip = Ipv4Addr::from(u32::from_be(raw.sin_addr.s_addr));
+                Some((ip.to_ipv6_mapped(), u16::from_be(raw.sin_port)))
+            }
+            libc::AF_INET6 => {
+                let raw: &libc::sockaddr_in6 = self.view();
+                Some((Ipv6Addr::from(raw.sin6_addr.s6_addr), u16::from_be(raw.sin6_port)))
+            }
             _ => None,
         }
     }

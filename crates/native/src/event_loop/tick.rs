@@ -233,6 +233,8 @@ impl LoopCore {
 
     /// Virtual time: events that are ready come first, and those of bytes that are underway; if there are none, time
     /// jumps to the deadline.
+    #[cold]
+    #[inline(never)]
     fn poll_virtual(&self, py: Python<'_>, timeout_ns: u64) -> io::Result<Polled> {
         self.with_poller(py, |poller| poller.wait(Some(0)))??;
         if self.with_poller(py, |poller| Poller::has_pending(poller))? {

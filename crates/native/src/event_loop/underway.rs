@@ -7,6 +7,7 @@ use oneloop_engine::Poller;
 use oneloop_engine::sys::tcp::Progress;
 use oneloop_engine::sys::{clock, socket};
 use std::collections::HashMap;
+use std::net::Ipv6Addr;
 use std::os::fd::RawFd;
 
 /// TCP repeats a segment after at least 200 ms (TCP_RTO_MIN of Linux); the rest is for a busy machine.
@@ -41,23 +42,26 @@ impl Underway {
 
 /// Pairs of sockets of which the first has sent what has not arrived at the second.
 fn underway(poller: &Poller) -> Vec<(Progress, Progress)> {
-    let ends: Vec<_> = poller.descriptors().filter_map(end).collect();
-    let by_ports: HashMap<_, _> = ends.iter().copied().collect();
-    let pair = |(ports, end): &(Ports, Progress)| {
-        by_ports
-            .get(&(ports.1, ports.0))
-            .filter(|peer| end.is_ahead_of(peer))
-            .map(|peer| (*end, *peer))
+    let has_untaken = |fd: &RawFd| socket::untaken_bytes(*fd).is_ok_and(|bytes| bytes > 0);
+    let senders: Vec<_> = poller.descriptors().filter(has_untaken).filter_map(end).collect();
+    if senders.is_empty() {
+        // Nearly always, after one call for each descriptor.
+        return Vec::new();
+    }
+    let ends: HashMap<_, _> = poller.descriptors().filter_map(end).collect();
+    let pair = |(names, end): &(Names, Progress)| {
+        let peer = ends.get(&(names.1, names.0)).filter(|peer| end.is_ahead_of(peer))?;
+        Some((*end, *peer))
     };
-    ends.iter().filter_map(pair).collect()
+    senders.iter().filter_map(pair).collect()
 }
 
-/// The ports of a TCP connection, which tell its two ends: ours first.
-type Ports = (u16, u16);
+/// The address and port of both ends of a TCP connection: ours first.
+type Names = ((Ipv6Addr, u16), (Ipv6Addr, u16));
 
 /// None for what is no TCP connection, or a descriptor that its owner has closed.
-fn end(fd: RawFd) -> Option<(Ports, Progress)> {
+fn end(fd: RawFd) -> Option<(Names, Progress)> {
     let progress = Progress::of(fd).ok()?;
-    let ports = (socket::local_address(fd).ok()?.port()?, socket::peer_address(fd).ok()?.port()?);
-    Some((ports, progress))
+    let ours = socket::local_address(fd).ok()?.internet()?;
+    Some(((ours, socket::peer_address(fd).ok()?.internet()?), progress))
 }

@@ -87,9 +87,11 @@ class Tunnel(asyncio.Protocol):
             self._waiter.set_result(None)
 
     async def _wait(self) -> None:
-        while self._waiter is not None:
+        """Wait until something has happened: the caller looks whether it is what it waits for."""
+        if self._waiter is not None:
             # Somebody else reads or writes.
             await wait([self._waiter])
+            return
         self._waiter = self._loop.create_future()
         try:
             await self._waiter
