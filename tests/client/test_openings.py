@@ -21,6 +21,7 @@ from oneloop.http import (
     Timeout,
     TotalTimeout,
 )
+from oneloop.http.client import dialing
 from oneloop.http.client.dialing import begin, dial
 from oneloop.http.client.resolving import Resolver
 from tests.client.callers import Caller
@@ -88,6 +89,36 @@ async def test_whoever_is_cancelled_while_addresses_are_tried_is_freed_at_once()
             assert (await cancelled(dial(loop, [silent, silent]), ticks)).cancelled()
     for sock in waiting:
         sock.close()
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["in the same moment", "after it was cancelled"])
+async def test_a_second_connection_is_closed(is_late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialing, "HAPPY_EYEBALLS_DELAY_S", 0.0)
+    begun: list[int] = []
+    made: list[socket.socket] = []
+    may_connect = asyncio.Event()
+
+    async def connect(*_: Any) -> socket.socket:
+        begun.append(1)
+        is_second = len(begun) == 2
+        try:
+            await (asyncio.Event() if is_second and is_late else may_connect).wait()
+        except asyncio.CancelledError:
+            # It was connected already.
+            assert is_second
+        made.append(socket.socket())
+        return made[-1]
+
+    monkeypatch.setattr(dialing, "_try", connect)
+    loop: Any = asyncio.get_running_loop()
+    dialed = loop.create_task(dial(loop, [(socket.AF_INET, ("127.0.0.1", 1))] * 2))
+    while len(begun) < 2:
+        await asyncio.sleep(0)
+    may_connect.set()
+    with await dialed as first:
+        await settle(3)
+        assert first.fileno() >= 0
+        assert [sock.fileno() for sock in made if sock is not first] == [-1]
 
 
 def test_more_wait_than_may_open(make_caller: MakeCaller) -> None:
