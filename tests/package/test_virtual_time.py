@@ -142,6 +142,35 @@ def test_clock_stands_still_while_a_segment_is_underway() -> None:
     assert oneloop.testing.run(main()) == (b"lost", 0)
 
 
+def test_connections_with_the_same_ports_are_told_apart_by_their_addresses() -> None:
+    """One has carried more than the other, on which a segment is lost."""
+
+    async def connected(host: str, ports: tuple[int, int]) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        with socket.create_server((host, ports[0])) as server:
+            client = socket.socket()
+            client.bind((host, ports[1]))
+            client.connect(server.getsockname())
+            peer, _ = server.accept()
+        return [await asyncio.open_connection(sock=end) for end in (client, peer)]
+
+    async def main() -> tuple[bytes, float]:
+        first = await connected("127.0.0.1", (0, 0))
+        client, server = (end[1].get_extra_info("sockname")[1] for end in first)
+        second = await connected("127.0.0.2", (server, client))
+        second[0][1].write(b"carried")
+        await second[1][0].readexactly(7)
+        with unreachable(first[1][1].get_extra_info("socket")):
+            first[0][1].write(b"lost")
+        async with asyncio.timeout(1):
+            received = await first[1][0].read(100)
+        for _, writer in first + second:
+            writer.close()
+            await writer.wait_closed()
+        return received, asyncio.get_running_loop().time()
+
+    assert oneloop.testing.run(main()) == (b"lost", 0)
+
+
 def test_clock_stands_still_while_the_news_of_room_is_underway() -> None:
     """The peer's buffer was full. The kernel loses what tells the sender that there is room again, and asks."""
 
