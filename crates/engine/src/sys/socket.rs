@@ -163,6 +163,14 @@ pub fn is_ended(fd: RawFd) -> io::Result<bool> {
     Ok(wanted.revents != 0)
 }
 
+/// Whether it takes more to send now: poll(2).
+pub fn is_writable(fd: RawFd) -> io::Result<bool> {
+    let mut wanted = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one entry, live through the call.
+    checked(unsafe { libc::poll(&raw mut wanted, 1, 0) })?;
+    Ok(wanted.revents != 0)
+}
+
 /// getsockname(2).
 pub fn local_address(fd: RawFd) -> io::Result<Address> {
     let mut address = Address::room();

@@ -1,6 +1,6 @@
 //! How far the kernel is with a TCP connection: TCP_INFO of tcp(7).
 
-use super::{checked, libc};
+use super::{checked, libc, socket};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -27,7 +27,7 @@ pub struct Progress {
     /// Without what was sent again.
     sent_bytes: u64,
     received_bytes: u64,
-    /// More is waiting to be sent.
+    /// More is waiting to be sent, here or in the program.
     has_more: bool,
     /// Its program has read all that was received.
     is_read: bool,
@@ -53,7 +53,7 @@ impl Progress {
         Ok(Self {
             sent_bytes: info.sent_bytes.saturating_sub(info.repeated_bytes),
             received_bytes: info.received_bytes,
-            has_more: info.unsent_bytes > 0,
+            has_more: info.unsent_bytes > 0 || !socket::is_writable(fd)?,
             is_read: unread == 0,
         })
     }

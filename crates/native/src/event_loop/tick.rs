@@ -236,14 +236,14 @@ impl LoopCore {
     #[cold]
     #[inline(never)]
     fn poll_virtual(&self, py: Python<'_>, timeout_ns: u64) -> io::Result<Polled> {
-        self.with_poller(py, |poller| poller.wait(Some(0)))??;
-        if self.with_poller(py, |poller| Poller::has_pending(poller))? {
-            return Ok(Polled::Events);
-        }
+        // Looked for before the poll, which sees what has arrived meanwhile.
         if self.underway.with(py, |bytes| self.with_poller(py, |poller| bytes.moves(poller)))? {
             return self.wait_detached(py, Some(underway::PAUSE_NS));
         }
-        self.clock.with(py, |clock| clock.advance(timeout_ns));
+        self.with_poller(py, |poller| poller.wait(Some(0)))??;
+        if !self.with_poller(py, |poller| Poller::has_pending(poller))? {
+            self.clock.with(py, |clock| clock.advance(timeout_ns));
+        }
         Ok(Polled::Events)
     }
 
