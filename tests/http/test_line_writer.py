@@ -193,6 +193,23 @@ def test_the_end_waits_for_the_thread(loop: asyncio.AbstractEventLoop, monkeypat
     os.close(theirs)
 
 
+def test_the_end_does_not_wait_for_a_thread_that_fails(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_writer, "END_S", 3600.0)
+    ours, theirs = os.pipe()
+    with monkeypatch.context() as patch:
+        forbid_reopening(patch)
+        writer = LineWriter(loop, theirs)
+    os.write(theirs, bytes(fcntl.fcntl(ours, fcntl.F_GETPIPE_SZ)))
+    writer.write(b"line\n")
+    leaving = threading.Timer(0.05, os.close, [ours])
+    leaving.start()
+    writer.close()
+    leaving.join()
+    os.close(theirs)
+
+
 def test_a_thread_fails_when_the_loop_is_closed(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,33 @@ def test_cancelled_it_ends_at_once(ticks: int | None, cancels: int) -> None:
     run(main())
 
 
+def test_a_failure_after_it_was_cancelled_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("oneloop"), "propagate", True)
+
+    at_the_end = asyncio.Event()
+
+    async def fail(_: Server) -> None:
+        at_the_end.set()
+        await settle(5)
+        raise ValueError("at the end")
+
+    monkeypatch.setattr(Server, "_end_lifespan", fail)
+
+    async def main() -> None:
+        served = Served()
+        assert (await served.get()).endswith(b"yes")
+        served.stop.set()
+        await at_the_end.wait()
+        served.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await served.task
+
+    run(main())
+    assert "ValueError: at the end" in caplog.text
+
+
 def test_after_its_last_request_it_ends() -> None:
     async def main() -> None:
         served = Served(limit_max_requests=2)

@@ -163,11 +163,14 @@ class LineWriter:
             try:
                 written = self._put(data)
             except OSError as error:
+                with self._lock:
+                    # Nobody writes it any more, and the end does not wait for it.
+                    self._kept.clear()
+                    self._kept_bytes = 0
+                    self._is_waiting = False
                 # The loop is closed: the end has told what it has to tell.
                 with contextlib.suppress(RuntimeError):
                     self._loop.call_soon_threadsafe(self._fail, error)
-                with self._lock:
-                    self._is_waiting = False
                 return
             with self._lock:
                 # The end may have given it up meanwhile.

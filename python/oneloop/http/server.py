@@ -149,8 +149,7 @@ class Server:
                 self.end(Ending.NOW)
                 raise
             finally:
-                # A cancellation meanwhile ends what it waits for, and nothing else of it.
-                await to_its_end(self._loop.create_task(self._finish()), lambda _: self.end(Ending.NOW))
+                await self._finish_all()
         finally:
             for listener in self._listeners:
                 listener.close()
@@ -278,7 +277,7 @@ class Server:
             nonlocal next_at
             if total >= next_at:
                 next_at = total + step
-                (self._on_limit or self._end_at_limit)(f"it has served {total} requests (--limit-max-requests)")
+                self._reached(f"it has served {total} requests (--limit-max-requests)")
 
         return count
 
@@ -303,12 +302,14 @@ class Server:
         if used_bytes <= limit_bytes:
             self._plan_look_at_memory(limit_bytes, MEMORY_INTERVAL_S)
             return
-        (self._on_limit or self._end_at_limit)(f"it uses {used_bytes} bytes of memory (--limit-memory {limit_bytes})")
+        self._reached(f"it uses {used_bytes} bytes of memory (--limit-memory {limit_bytes})")
         # Ask again later each time: the successor may have failed to start.
         self._plan_look_at_memory(limit_bytes, min(interval_s * 2, LONGEST_MEMORY_INTERVAL_S))
 
-    def _end_at_limit(self, why: str) -> None:
-        if self._ending is None:
+    def _reached(self, why: str) -> None:
+        if self._on_limit is not None:
+            self._on_limit(why)
+        elif self._ending is None:
             log.info("This process is stopping: %s.", why)
             self.end(Ending.LAST)
 
@@ -329,6 +330,16 @@ class Server:
         return self._publish().text()
 
     # -- stopping -------------------------------------------------------------------------------------
+
+    async def _finish_all(self) -> None:
+        """Finish. A cancellation meanwhile ends what is waited for, and nothing else of it."""
+        finishing = self._loop.create_task(self._finish())
+        try:
+            await to_its_end(finishing, lambda _: self.end(Ending.NOW))
+        except asyncio.CancelledError:
+            if not finishing.cancelled() and (error := finishing.exception()) is not None:
+                log.error("The server did not end properly", exc_info=error)
+            raise
 
     async def _finish(self) -> None:
         for timer in self._timers.values():

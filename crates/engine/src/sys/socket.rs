@@ -173,21 +173,22 @@ pub fn is_writable(fd: RawFd) -> io::Result<bool> {
 
 /// getsockname(2).
 pub fn local_address(fd: RawFd) -> io::Result<Address> {
-    let mut address = Address::room();
-    // SAFETY: address and length are live through the call, with their true sizes.
-    checked(unsafe {
-        libc::getsockname(fd, (&raw mut address.storage).cast(), &raw mut address.len)
-    })?;
-    Ok(address)
+    // SAFETY: `filled` passes a live address and its true size.
+    filled(|address, len| unsafe { libc::getsockname(fd, address, len) })
 }
 
 /// getpeername(2).
 pub fn peer_address(fd: RawFd) -> io::Result<Address> {
+    // SAFETY: `filled` passes a live address and its true size.
+    filled(|address, len| unsafe { libc::getpeername(fd, address, len) })
+}
+
+/// The address that a call writes.
+fn filled(
+    call: impl FnOnce(*mut libc::sockaddr, *mut libc::socklen_t) -> libc::c_int,
+) -> io::Result<Address> {
     let mut address = Address::room();
-    // SAFETY: address and length are live through the call, with their true sizes.
-    checked(unsafe {
-        libc::getpeername(fd, (&raw mut address.storage).cast(), &raw mut address.len)
-    })?;
+    checked(call((&raw mut address.storage).cast(), &raw mut address.len))?;
     Ok(address)
 }
 
