@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import gc
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
+from oneloop.http import AsyncClient, TransportError
 from tests.client.callers import KINDS, Caller
+from tests.conftest import settle
 
 MakeCaller = Callable[..., Caller]
+
+
+async def left_of_failure(fail: Callable[[AsyncClient], Awaitable[object]]) -> list[object]:
+    """What the collector would have to free of a request that fails, its error and its client."""
+
+    async def failed() -> list[weakref.ref[object]]:
+        async with AsyncClient(trust_env=False) as client:
+            try:
+                await fail(client)
+            except TransportError as error:
+                return [weakref.ref(each) for each in (error, client, *client._pools.values())]
+        raise AssertionError("it did not fail")
+
+    gc.collect()
+    gc.disable()
+    try:
+        kept = await failed()
+        await settle(20)
+        return [each() for each in kept if each() is not None]
+    finally:
+        gc.enable()
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from oneloop.http import (
     TotalTimeout,
     WebSocketUpgradeError,
 )
-from tests.client.conftest import MakeCaller
+from tests.client.conftest import MakeCaller, left_of_failure
 from tests.client.servers import Peer, RawServer
 
 # More than is read of a response that nobody wants.
@@ -293,3 +293,40 @@ def test_a_stream_that_is_cut_off_is_an_error(make_caller: MakeCaller) -> None:
             assert raised.value.request.url == server.url + "/"
         # What arrived was right for the connection.
         assert caller.pieces("GET", server.url, "iter_raw")[1] == [body]
+
+
+async def get(client: AsyncClient, url: str) -> None:
+    await client.get(url)
+
+
+async def get_known(client: AsyncClient, url: str) -> None:
+    await client.get(f"{url}?whole")
+    await client.get(f"{url}?whole")
+
+
+async def stream(client: AsyncClient, url: str) -> None:
+    async with client.stream("GET", url) as response:
+        async for _ in response.aiter_raw():
+            pass
+
+
+async def post_parts(client: AsyncClient, url: str) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"a part"
+
+    await client.post(url, content=parts())
+
+
+@pytest.mark.parametrize("begins", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart"], ids=["no head", "cut"])
+@pytest.mark.parametrize("fail", [get, get_known, stream, post_parts])
+async def test_what_fails_is_freed_with_its_error(fail: Callable[[AsyncClient, str], Any], begins: bytes) -> None:
+    """Not by the collector: a program whose servers fail again and again keeps nothing of them meanwhile."""
+
+    def serve(peer: Peer) -> None:
+        if b"?whole" in peer.head() and peer.number == 0:
+            peer.answer()
+            peer.head()
+        peer.send(begins)
+
+    with RawServer(serve) as server:
+        assert await left_of_failure(lambda client: fail(client, f"{server.url}/")) == []

@@ -25,7 +25,7 @@ from oneloop.http.client import dialing
 from oneloop.http.client.dialing import begin, dial
 from oneloop.http.client.resolving import Resolver
 from tests.client.callers import Caller
-from tests.client.conftest import MakeCaller
+from tests.client.conftest import MakeCaller, left_of_failure
 from tests.client.farm import farm
 from tests.client.servers import Peer, RawServer, echo, full_listener, hold
 from tests.conftest import cancelled, settle
@@ -354,6 +354,28 @@ async def test_a_lookup_fails_when_nobody_waits_for_it_any_more() -> None:
     assert (await cancelled(resolver.addresses("name.test", 80), 2)).cancelled()
     may_respond.set()
     await settle(5)
+
+
+@pytest.mark.parametrize("kind", ["address", "no such name", "one", "two", "two that differ", "not TLS"])
+async def test_a_failed_connection_is_freed_with_its_error(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by the collector: a program that is refused again and again keeps no clients meanwhile."""
+    hosts = {"one": ["127.0.0.1"], "two": ["127.0.0.1"] * 2, "two that differ": ["127.0.0.1", "127.0.0.2"]}
+
+    async def names(_: str, port: int, **__: Any) -> list[Any]:
+        if kind not in hosts:
+            raise socket.gaierror(socket.EAI_NONAME, "no such name")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in hosts[kind]]
+
+    def speak_plainly(peer: Peer) -> None:
+        peer.send(b"220 no TLS here\r\n")
+        peer.wait_for_end()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", names)
+    with RawServer(speak_plainly) as server:
+        url = f"http://{'127.0.0.1' if kind == 'address' else 'name.test'}:{free_port()}/"
+        if kind == "not TLS":
+            url = f"https://127.0.0.1:{server.port}/"
+        assert await left_of_failure(lambda client: client.get(url)) == []
 
 
 async def test_closing_is_cancelled_while_openings_end(monkeypatch: pytest.MonkeyPatch) -> None:

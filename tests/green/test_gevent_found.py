@@ -384,6 +384,17 @@ def test_a_broken_error_handler_ends_nothing(own_hub: None, capsys: pytest.Captu
     assert "AttributeError" in capsys.readouterr().err
 
 
+def test_a_greenlet_that_is_killed_before_it_has_begun_has_ended_when_its_error_is_reported(own_hub: None) -> None:
+    hub: Any = green.get_hub()
+    seen: list[object] = []
+    hub.handle_error = lambda context, *_: seen.append((context is killed, killed.ready(), killed.exception))
+    killed: green.Greenlet = green.spawn(int)
+    error = LookupError()
+    killed.kill(error)
+    del hub.handle_error
+    assert seen == [(True, True, error)]
+
+
 def test_a_switch_that_does_not_end_a_wait_raises() -> None:
     event = Event()
     waits: list[Callable[[], object]] = [event.wait, partial(green.sleep, 60), Queue().get, Semaphore(0).acquire]

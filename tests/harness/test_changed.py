@@ -55,6 +55,24 @@ def test_new_files_and_shared_ones(tree: Path) -> None:
     assert changed.last_landed(tree) == "HEAD"
 
 
+def test_each_group_has_a_process_of_its_own() -> None:
+    tests = [
+        "tests/loop/test_tasks.py",
+        "tests/http/test_serve.py::test_a",
+        "tests/http/test_http2_clients.py",
+        "tests/transport/test_stream.py",
+        "tests/package/test_import.py::test_b",
+    ]
+    found = {group.name: [name for name in group.command if name in tests] for group in changed.in_groups(tests)}
+    [of_rest] = [name for name in found if "package" in name]
+    assert found == {
+        "loop, transport, tls": [tests[0], tests[3]],
+        "http": [tests[1]],
+        "http2": [tests[2]],
+        of_rest: [tests[4]],
+    }
+
+
 def test_the_rate_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One test fails in every second run."""
     source = f"""
@@ -68,8 +86,8 @@ def test_bad(at=Path({str(tmp_path / "tried")!r})):
     (tmp_path / "test_sample.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-c", "/dev/null", f"--rootdir={tmp_path}", "-p", "no:cacheprovider"]
     group = Group("sample", [*command, *RECORDED, str(tmp_path)], "pytest", {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
-    ran, failed = changed.repeat(group, 4, 600)
+    ran, failed = changed.repeat([group], 4, 600)
     assert ran == {"test_sample.py::test_good": 4, "test_sample.py::test_bad": 4}
     assert failed == {"test_sample.py::test_bad": 2}
-    ran, _ = changed.repeat(group, 4, 0)
+    ran, _ = changed.repeat([group], 4, 0)
     assert ran["test_sample.py::test_good"] == 1

@@ -57,9 +57,9 @@ def test_statuses_without_a_phrase() -> None:
 
 
 def test_colors() -> None:
-    [line] = lines(changed(4, 404), use_colors=True)
     request = "\x1b[1mGET /a?b=c HTTP/1.1\x1b[0m"
-    assert line == f'\x1b[32mINFO\x1b[0m:     127.0.0.1:5000 - "{request}" \x1b[31m404 Not Found\x1b[0m\n'
+    line = f'\x1b[32mINFO\x1b[0m:     127.0.0.1:5000 - "{request}" \x1b[31m404 Not Found\x1b[0m\n'
+    assert lines(*[changed(4, 404)] * 2, use_colors=True) == [line] * 2
 
 
 def test_colors_are_those_of_one_log() -> None:

@@ -63,6 +63,20 @@ def forbid_reopening(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "open", refuse)
 
 
+def run_reading(loop: asyncio.AbstractEventLoop, ours: int, wanted: int) -> bytes:
+    """What comes while the loop runs, until that is so much."""
+
+    async def read() -> bytes:
+        got = b""
+        while len(got) < wanted:
+            got += await asyncio.to_thread(os.read, ours, 1 << 20)
+        return got
+
+    got = loop.run_until_complete(asyncio.wait_for(read(), 60))
+    loop.run_until_complete(loop.shutdown_default_executor())
+    return got
+
+
 @pytest.mark.parametrize("kind", ["pipe", "terminal", "socket", "thread"])
 def test_a_full_descriptor_blocks_nothing(
     kind: str, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
@@ -77,15 +91,7 @@ def test_a_full_descriptor_blocks_nothing(
     for _ in range(count):
         writer.write(BATCH)
     assert not fcntl.fcntl(theirs, fcntl.F_GETFL) & os.O_NONBLOCK
-
-    async def read() -> bytes:
-        got = b""
-        while len(got) < count * len(BATCH):
-            got += await asyncio.to_thread(os.read, ours, 1 << 20)
-        return got
-
-    assert loop.run_until_complete(asyncio.wait_for(read(), 60)) == BATCH * count
-    loop.run_until_complete(loop.shutdown_default_executor())
+    assert run_reading(loop, ours, count * len(BATCH)) == BATCH * count
     assert writer.dropped_lines == 0
     writer.close()
     os.close(theirs)
@@ -106,15 +112,7 @@ def test_a_short_line_does_not_overtake_those_that_wait(kind: str, loop: asyncio
         count += 1
     got = os.read(ours, 1 << 20)
     writer.write(b"%06d\n" % count)
-
-    async def read() -> bytes:
-        nonlocal got
-        while len(got) < 7 * (count + 1):
-            got += await asyncio.to_thread(os.read, ours, 1 << 20)
-        return got
-
-    got = loop.run_until_complete(asyncio.wait_for(read(), 60))
-    loop.run_until_complete(loop.shutdown_default_executor())
+    got += run_reading(loop, ours, 7 * (count + 1) - len(got))
     assert got == b"".join(b"%06d\n" % number for number in range(count + 1))
     writer.close()
     os.close(theirs)
@@ -140,15 +138,7 @@ def test_what_is_too_much_is_dropped_and_told_once(
     assert "dropped" not in caplog.text
     dropped = writer.dropped_lines
     wanted = count * len(BATCH) - dropped * 5
-
-    async def read() -> bytes:
-        got = b""
-        while len(got) < wanted:
-            got += await asyncio.to_thread(os.read, ours, 1 << 20)
-        return got
-
-    got = loop.run_until_complete(asyncio.wait_for(read(), 60))
-    loop.run_until_complete(loop.shutdown_default_executor())
+    got = run_reading(loop, ours, wanted)
     assert got == BATCH * (wanted // len(BATCH))
     writer.write(BATCH)
     writer.close()
@@ -158,7 +148,15 @@ def test_what_is_too_much_is_dropped_and_told_once(
     os.close(theirs)
 
 
-def test_the_end_waits_for_a_short_time(loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("is_errors_place", [False, True])
+def test_the_end_waits_for_a_short_time(
+    is_errors_place: bool,
+    loop: asyncio.AbstractEventLoop,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What it drops is told, unless stderr is the full pipe."""
+    monkeypatch.setattr(LineWriter, "_is_errors_place", lambda _: is_errors_place)
     ours, theirs = os.pipe()
     writer = LineWriter(loop, theirs)
     for _ in range(40):
@@ -167,7 +165,28 @@ def test_the_end_waits_for_a_short_time(loop: asyncio.AbstractEventLoop, caplog:
     writer.close()
     assert writer.dropped_lines > 0
     assert len(os.read(ours, 1 << 20)) == 40 * len(BATCH) - 5 * writer.dropped_lines
-    assert caplog.text.count("dropped") == 1
+    assert caplog.text.count(f"{writer.dropped_lines} lines of the access log were dropped") == (not is_errors_place)
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_the_end_tells_how_many_lines_were_dropped_in_all(
+    loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = os.pipe()
+    writer = LineWriter(loop, theirs)
+    told: list[int] = []
+    for _ in range(2):
+        while writer.dropped_lines == sum(told):
+            writer.write(BATCH)
+        told.append(writer.dropped_lines - sum(told))
+        while writer._kept:
+            os.read(ours, 1 << 20)
+            loop.run_until_complete(asyncio.sleep(0))
+    writer.close()
+    assert [f"{lines} lines of the access log were dropped" in caplog.text for lines in (told[0], sum(told))] == [
+        True
+    ] * 2
     os.close(ours)
     os.close(theirs)
 
@@ -250,21 +269,59 @@ def test_a_default_timeout_of_sockets_is_not_used(loop: asyncio.AbstractEventLoo
     os.close(theirs)
 
 
-def test_a_named_pipe_whose_reader_comes_later(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
-    """And then reads nothing: this does not wait for it."""
+def test_a_named_pipe_whose_reader_comes_later(
+    loop: asyncio.AbstractEventLoop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And then reads nothing: this does not wait for it, and has no thread that does."""
     os.mkfifo(tmp_path / "log")
     first = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
     theirs = os.open(tmp_path / "log", os.O_WRONLY)
     os.close(first)
     writer = LineWriter(loop, theirs)
+    for _ in range(2):
+        writer.write(b"lost\n")
+    assert caplog.text.count("The access log cannot be written: [Errno 32] Broken pipe") == 1
     ours = os.open(tmp_path / "log", os.O_RDONLY)
     for _ in range(100):
         writer.write(BATCH)
+    assert (writer.dropped_lines, writer._needs_thread) == (0, False)
+    assert run_reading(loop, ours, 100 * len(BATCH)) == 100 * BATCH
+    writer.close()
+    os.close(ours)
+    os.close(theirs)
+
+
+@pytest.mark.parametrize("is_thread", [False, True])
+def test_a_named_pipe_whose_reader_is_replaced(
+    is_thread: bool, loop: asyncio.AbstractEventLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was kept for the first one is lost; for the second one as much is kept."""
+    os.mkfifo(tmp_path / "log")
+    first = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    theirs = os.open(tmp_path / "log", os.O_WRONLY)
+    with monkeypatch.context() as patch:
+        if is_thread:
+            forbid_reopening(patch)
+        writer = LineWriter(loop, theirs)
+    while writer._kept_bytes < KEPT_BYTES // 2:
+        writer.write(BATCH)
+    os.close(first)
+
+    async def failed() -> None:
+        while writer._kept or writer._is_waiting:
+            await asyncio.sleep(0.001)
+
+    loop.run_until_complete(asyncio.wait_for(failed(), 60))
+    count = KEPT_BYTES // len(BATCH)
+    ours = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while os.read(ours, 1 << 20):
+            pass
+    os.set_blocking(ours, True)
+    for _ in range(count):
+        writer.write(BATCH)
     assert writer.dropped_lines == 0
-    got = b""
-    while len(got) < 100 * len(BATCH):
-        got += os.read(ours, 1 << 20)
-    assert got == 100 * BATCH
+    assert run_reading(loop, ours, count * len(BATCH)) == count * BATCH
     writer.close()
     os.close(ours)
     os.close(theirs)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test.test_asyncio import utils as cpython
 
 import oneloop
 from oneloop.http import LoadError, OptionError, serve, service
@@ -238,7 +239,7 @@ def test_importing_the_name_is_cheap() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-async def _end_with_a_connection_that_waits(server: Server, port: int) -> bytes:
+async def _end_with_a_connection_that_waits(server: Server, port: int, sent: bytes) -> bytes:
     """The connection is there when the loop has just looked at what waits to be accepted: timers come after that."""
     loop = asyncio.get_running_loop()
     client = socket.socket()
@@ -246,7 +247,7 @@ async def _end_with_a_connection_that_waits(server: Server, port: int) -> bytes:
 
     def end() -> None:
         client.connect(("127.0.0.1", port))
-        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        client.sendall(sent)
         server.end(Ending.LAST)
 
     loop.call_later(0.01, end)
@@ -259,10 +260,26 @@ def test_a_connection_that_waits_at_the_end_is_served() -> None:
     async def main() -> None:
         [listeners] = open_listeners(options)
         server = Server(load(app, interface="asgi3"), options, listeners)
-        response = await _end_with_a_connection_that_waits(server, listeners[0].socket.getsockname()[1])
+        port = listeners[0].socket.getsockname()[1]
+        response = await _end_with_a_connection_that_waits(server, port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert response.endswith(b"yes")
 
     options = Options(port=0, access_log=False)
+    oneloop.run(main())
+
+
+def test_a_connection_that_waits_at_the_end_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TLS has not begun on it."""
+    monkeypatch.setattr(http_server, "UNBEGUN_S", 0.01)
+
+    async def main() -> None:
+        [listeners] = open_listeners(options)
+        server = Server(load(app, interface="asgi3"), options, listeners)
+        port = listeners[0].socket.getsockname()[1]
+        assert await _end_with_a_connection_that_waits(server, port, b"") == b""
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    options = Options(port=0, access_log=False, ssl_certfile=cpython.ONLYCERT, ssl_keyfile=cpython.ONLYKEY)
     oneloop.run(main())
 
 

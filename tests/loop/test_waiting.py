@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from oneloop.waiting import on_thread, shielded, to_its_end
+from oneloop.waiting import on_thread, shielded, to_its_end, wait
 from tests.conftest import cancelled, settle
 
 
@@ -142,3 +142,50 @@ async def test_the_contexts_of_all_who_have_given_up_are_freed(
     assert [thing() for thing in things] == [None] * 10
     # Nobody is told of it.
     future.set_exception(FaultError())
+
+
+async def test_a_task_that_is_cancelled_while_it_waits_is_freed_at_once(loop: asyncio.AbstractEventLoop) -> None:
+    """From CPython 3.14 on `asyncio.wait` has it in a variable, and its exception has the frame. `cancelled` looks."""
+    assert (await cancelled(wait([loop.create_future()]))).cancelled()
+    assert (await cancelled(shielded(loop.create_future()))).cancelled()
+
+
+async def test_an_error_that_comes_after_its_waiter_was_cancelled_is_nobodys(loop: asyncio.AbstractEventLoop) -> None:
+    """`asyncio.shield` reports it from CPython 3.14.8 on; the fixture `audit` would see that."""
+    future: asyncio.Future[None] = loop.create_future()
+    task = asyncio.ensure_future(shielded(future))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert not future.done()
+    future.set_exception(OSError())
+    kept = weakref.ref(future)
+    del future, task
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert kept() is None
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize("ends", ["a value", "an error", "cancelled"])
+async def test_shielded_has_the_outcome(loop: asyncio.AbstractEventLoop, ends: str, is_done: bool) -> None:
+    future: asyncio.Future[int] = loop.create_future()
+
+    def end() -> None:
+        if ends == "a value":
+            future.set_result(7)
+        elif ends == "an error":
+            future.set_exception(LookupError())
+        else:
+            future.cancel()
+
+    if is_done:
+        end()
+    else:
+        loop.call_soon(end)
+    if ends == "a value":
+        assert await shielded(future) == 7
+    else:
+        with pytest.raises(LookupError if ends == "an error" else asyncio.CancelledError):
+            await shielded(future)

@@ -5,6 +5,7 @@
 | a file, a device           | at once: it does not wait for a reader                       |
 | a pipe, a terminal         | through an open file description of its own, which is opened |
 |                            | again through /proc and does not block                       |
+| a pipe without a reader    | not: its lines are lost until a reader comes                 |
 | a socket                   | with MSG_DONTWAIT                                            |
 | one that cannot be so used | by a thread                                                  |
 
@@ -58,18 +59,20 @@ class LineWriter:
         self._kept_bytes = 0
         self._is_waiting = False
         self._is_broken = False
-        self._is_told = False
         self.dropped_lines = 0
+        self._told_lines = 0
         # The descriptor to write to and to wait for, if there is one, and how it is closed.
         self._own: int | None = None
         self._put: Callable[[bytes], int] = self._writer_to(fd)
         self._end: Callable[[], None] = lambda: None
+        self._is_unread = False
         self._needs_thread = False
         # In the thread that writes, if there is one.
         self._lock = _real("_thread", "allocate_lock")()
         self._open()
 
     def _open(self) -> None:
+        self._is_unread = False
         try:
             mode = os.fstat(self._fd).st_mode
             if stat.S_ISSOCK(mode):
@@ -84,8 +87,9 @@ class LineWriter:
                 self._put = self._writer_to(own)
                 self._end = lambda: os.close(own)
         except OSError as error:
-            # A closed descriptor fails at the first write. A pipe that nobody reads does, too, but a reader may come.
-            self._needs_thread = error.errno != errno.EBADF
+            self._is_unread = error.errno == errno.ENXIO
+            # A closed descriptor fails at the first write.
+            self._needs_thread = error.errno not in (errno.ENXIO, errno.EBADF)
 
     @staticmethod
     def _writer_to(fd: int) -> Callable[[bytes], int]:
@@ -93,6 +97,8 @@ class LineWriter:
 
     def write(self, lines: bytes) -> None:
         """Write lines, each with its end, or keep them until they can be written."""
+        if self._is_unread and not self._has_reader():
+            return
         if not self._kept and not self._needs_thread and len(lines) <= WHOLE_BYTES:
             # Most often: one call for each iteration of the loop.
             try:
@@ -118,6 +124,13 @@ class LineWriter:
         elif is_idle:
             self._go_on()
 
+    def _has_reader(self) -> bool:
+        """Open a pipe again for which a reader may have come."""
+        self._open()
+        if self._is_unread:
+            self._fail(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
+        return not self._is_unread
+
     def _go_on(self) -> None:
         """Write what can be written, and wait for the rest."""
         try:
@@ -132,7 +145,9 @@ class LineWriter:
     def _write_kept(self) -> None:
         while self._kept:
             self._take_off(self._put(self._kept[0]))
-        self._tell_dropped()
+        # Not before the pipe takes more: stderr may be the same. How many they are in all is told at the end.
+        if not self._told_lines:
+            self._tell_dropped()
 
     def _take_off(self, written_bytes: int) -> None:
         """The beginning of what is kept was written."""
@@ -187,9 +202,8 @@ class LineWriter:
             log.warning("The access log cannot be written: %s", error)
 
     def _tell_dropped(self) -> None:
-        # Not before the pipe takes more: stderr may be the same.
-        if self.dropped_lines and not self._is_told:
-            self._is_told = True
+        if self.dropped_lines > self._told_lines:
+            self._told_lines = self.dropped_lines
             log.warning("%d lines of the access log were dropped: it was not read in time.", self.dropped_lines)
 
     def close(self) -> None:
@@ -212,6 +226,7 @@ class LineWriter:
                     self.dropped_lines += sum(lines.count(b"\n") for lines in self._kept)
                     self._kept.clear()
                     self._kept_bytes = 0
+        self._is_unread = False
         self._own, self._put = None, self._writer_to(self._fd)
         end, self._end = self._end, lambda: None
         end()

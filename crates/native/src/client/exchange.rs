@@ -21,6 +21,7 @@ use crate::event_loop::LoopCore;
 use crate::ffi::fallible;
 use crate::ffi::{Link, LoopCell, Object};
 use oneloop_http1::Asked;
+use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -106,7 +107,7 @@ pub struct State {
     pub pieces: Pieces,
     /// The whole response was received.
     pub is_complete: bool,
-    /// An exception. Its traceback refers to the exchange, so the garbage collector must see it.
+    /// An exception. Until it is raised, its traceback may refer to the exchange, so the garbage collector must see it.
     pub error: Option<Object>,
     /// The one who waits for the response, and for what.
     pub reader: Option<(Until, Wake)>,
@@ -305,6 +306,22 @@ impl ClientExchange {
         self.wake_waiters(py)
     }
 
+    /// The error, to be raised. A copy stays for who asks again: the tracebacks of what is raised have the frames of those
+    /// who use this exchange, which would all stay until the garbage collector runs.
+    pub fn raised(&self, py: Python<'_>) -> PyResult<Option<PyErr>> {
+        let Some(error) = self.state.with(py, |s| s.error.as_ref().map(|e| e.clone_ref(py))) else {
+            return Ok(None);
+        };
+        let error = error.bind(py);
+        match copied(error) {
+            Ok(kept) => drop(self.state.with(py, |s| s.error.replace(Object::new(kept)))),
+            // One that cannot be copied is raised again itself.
+            Err(refused) if refused.is_instance_of::<PyException>(py) => {}
+            Err(interrupt) => return Err(interrupt),
+        }
+        Ok(Some(PyErr::from_value(error.clone())))
+    }
+
     /// Ends it: nobody waits for the response any more.
     pub fn give_up(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
@@ -335,6 +352,18 @@ impl ClientExchange {
     pub fn take_pieces<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         pieces::joined(py, &self.state.with(py, |s| s.pieces.take()))
     }
+}
+
+/// Equal exceptions, it and what it comes from, without tracebacks.
+fn copied<'py>(error: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = error.py();
+    let copy = py.import(intern!(py, "copy"))?.getattr(intern!(py, "copy"))?;
+    let kept = copy.call1((error,))?;
+    let cause = error.getattr(intern!(py, "__cause__"))?;
+    if !cause.is_none() {
+        kept.setattr(intern!(py, "__cause__"), copy.call1((cause,))?)?;
+    }
+    Ok(kept)
 }
 
 pub fn cancel_timer(py: Python<'_>, timer: Option<Py<PyAny>>) -> PyResult<()> {

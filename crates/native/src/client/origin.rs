@@ -268,7 +268,7 @@ impl ClientOrigin {
                 }
             });
             pool.get().state.with(py, |s| s.open += 1);
-            let opening = match pool.get().opener.bind(py).call1((slf, &exchange)) {
+            let opening = match ClientPool::start_opening(pool, slf, &exchange) {
                 Ok(opening) => (!opening.is_none()).then(|| opening.unbind()),
                 Err(error) => {
                     Self::opener_failed(slf, &exchange, error)?;

@@ -34,6 +34,9 @@ pub trait Applicant: Sync {
 
 #[derive(Default)]
 pub struct State {
+    /// `opener(origin, exchange)` starts to open a connection. It belongs to who owns the pool, so that a closed pool lets
+    /// it go.
+    opener: Option<Py<PyAny>>,
     /// Connections that are open or being opened.
     pub open: usize,
     pub idle: usize,
@@ -57,8 +60,6 @@ pub struct State {
 pub struct ClientPool {
     #[pyo3(get)]
     pub owner: Py<LoopCore>,
-    /// `opener(origin, exchange)` starts to open a connection.
-    pub opener: Py<PyAny>,
     most_open: usize,
     most_open_per_origin: usize,
     most_idle: usize,
@@ -66,6 +67,7 @@ pub struct ClientPool {
     pub state: LoopCell<State>,
 }
 
+const SHUT: &str = "Cannot send a request, as the client has been closed.";
 pub const CLOSED: &str = "the client was closed while the request was under way";
 
 impl ClientPool {
@@ -75,11 +77,22 @@ impl ClientPool {
 
     pub fn check_open(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_closed(py) {
-            return Err(PyRuntimeError::new_err(
-                "Cannot send a request, as the client has been closed.",
-            ));
+            return Err(PyRuntimeError::new_err(SHUT));
         }
         Ok(())
+    }
+
+    /// Starts to open a connection. Returns what can be cancelled, or None.
+    pub fn start_opening<'py>(
+        slf: &Bound<'py, Self>,
+        origin: &Bound<'py, PyAny>,
+        exchange: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        match slf.get().state.with(py, |s| s.opener.as_ref().map(|opener| opener.clone_ref(py))) {
+            Some(opener) => opener.bind(py).call1((origin, exchange)),
+            None => Err(PyRuntimeError::new_err(SHUT)),
+        }
     }
 
     pub fn may_idle(&self, py: Python<'_>) -> bool {
@@ -215,27 +228,27 @@ impl ClientPool {
     ) -> Self {
         Self {
             owner,
-            opener,
             most_open: max_connections.unwrap_or(usize::MAX),
             most_open_per_origin: max_per_origin.unwrap_or(usize::MAX),
             most_idle: max_idle.unwrap_or(usize::MAX),
             idle_ns: nanoseconds(idle_s),
-            state: LoopCell::default(),
+            state: LoopCell::new(State { opener: Some(opener), ..State::default() }),
         }
     }
 
     /// Close all connections. Requests that are under way fail with CloseError.
     fn shut(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        let (connections, queue, order) = slf.get().state.with(py, |s| {
+        let (connections, queue, order, opener) = slf.get().state.with(py, |s| {
             s.is_closed = true;
             (
                 std::mem::take(&mut s.connections),
                 std::mem::take(&mut s.queue),
                 std::mem::take(&mut s.idle_order),
+                s.opener.take(),
             )
         });
-        drop((queue, order));
+        drop((queue, order, opener));
         let mut outcome = Ok(());
         for connection in &connections {
             let connection = connection.bind(py);
@@ -272,9 +285,9 @@ impl ClientPool {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.owner)?;
-        visit.call(&self.opener)?;
         self.state
             .peek(|s| {
+                visit.call(&s.opener)?;
                 s.queue.iter().try_for_each(|first| first.object.visit(&visit))?;
                 s.idle_order.iter().try_for_each(|(connection, _)| visit.call(connection))?;
                 s.connections.iter().try_for_each(|connection| visit.call(connection))
@@ -285,6 +298,7 @@ impl ClientPool {
     fn __clear__(&self, py: Python<'_>) {
         let old = self.state.with(py, |s| {
             (
+                s.opener.take(),
                 std::mem::take(&mut s.queue),
                 std::mem::take(&mut s.idle_order),
                 std::mem::take(&mut s.connections),

@@ -65,13 +65,11 @@ impl ExchangeWait {
             read_on(exchange)?;
             return Ok(data.into_any());
         }
-        let error = this.state.with(py, |s| s.error.as_ref().map(|error| error.clone_ref(py)));
-        let error = error.map(|error| PyErr::from_value(error.bind(py).clone()));
-        if let Some(error) = error {
-            // A sender is not told: the one who waits for the response is.
-            if !self.until.is_of_sender() {
-                return Err(error);
-            }
+        // A sender is not told: the one who waits for the response is.
+        if !self.until.is_of_sender()
+            && let Some(error) = this.raised(py)?
+        {
+            return Err(error);
         }
         match self.until {
             // Before Python 3.14, `await` raises an exception inside for every other result of a native coroutine.

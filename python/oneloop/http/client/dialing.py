@@ -92,6 +92,8 @@ async def dial(loop: Loop, addresses: Sequence[Address], local_address: str | No
         return await _try(loop, addresses[0], local_address)
     rest = list(addresses)
     attempts: set[asyncio.Task[socket.socket]] = set()
+    done: set[asyncio.Task[socket.socket]] = set()
+    won: list[socket.socket] = []
     errors: list[OSError] = []
     try:
         while rest or attempts:
@@ -106,13 +108,19 @@ async def dial(loop: Loop, addresses: Sequence[Address], local_address: str | No
                 late.close()
             if won:
                 return won[0]
+        raise _all_failed(errors)
     finally:
         for attempt in attempts:
             attempt.cancel()
             attempt.add_done_callback(_drop)
+        # The traceback of what is raised has this frame.
+        del done, won, errors
+
+
+def _all_failed(errors: list[OSError]) -> OSError:
     if len({str(error) for error in errors}) == 1:
-        raise errors[0]
-    raise OSError("Multiple exceptions: " + ", ".join(map(str, errors)))
+        return errors[0]
+    return OSError("Multiple exceptions: " + ", ".join(map(str, errors)))
 
 
 def _drop(attempt: asyncio.Task[socket.socket]) -> None:

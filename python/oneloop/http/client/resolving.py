@@ -76,8 +76,12 @@ class Resolver:
         if lookup is None:
             lookup = self._lookups[key] = self.loop.create_task(self._look_up(host, port))
             lookup.add_done_callback(lambda done: self._end(key, done))
-        # Others may wait for it too.
-        return await shielded(lookup)
+        try:
+            # Others may wait for it too.
+            return await shielded(lookup)
+        finally:
+            # The traceback of what is raised has this frame.
+            del lookup
 
     async def _look_up(self, host: str, port: int) -> list[Address]:
         infos = await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -78,11 +78,8 @@ class Route:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._open(resolver, protocol, tls, local_address)
-        except Exception as error:
-            failure = self.failure(error, timeout_s)
-            if failure is error:
-                raise
-            raise failure from error
+        except Exception as error:  # noqa: BLE001 - another one may be raised
+            raise self.failure(error, timeout_s)  # noqa: B904 - it has its cause
 
     def failure(self, error: Exception, timeout_s: float | None) -> Exception:
         """Return the client's exception for one of the attempt to connect."""
