@@ -212,16 +212,22 @@ def test_the_end_waits_for_the_thread(loop: asyncio.AbstractEventLoop, monkeypat
     os.close(theirs)
 
 
-def test_the_end_does_not_wait_for_a_thread_that_fails(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(line_writer, "END_S", 3600.0)
+def thread_in_a_write(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int, LineWriter]:
+    """A full pipe, and a writer whose thread waits in it."""
     ours, theirs = os.pipe()
     with monkeypatch.context() as patch:
         forbid_reopening(patch)
         writer = LineWriter(loop, theirs)
     os.write(theirs, bytes(fcntl.fcntl(ours, fcntl.F_GETPIPE_SZ)))
     writer.write(b"line\n")
+    return ours, theirs, writer
+
+
+def test_the_end_does_not_wait_for_a_thread_that_fails(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_writer, "END_S", 3600.0)
+    ours, theirs, writer = thread_in_a_write(loop, monkeypatch)
     leaving = threading.Timer(0.05, os.close, [ours])
     leaving.start()
     writer.close()
@@ -237,12 +243,7 @@ def test_a_thread_fails_when_the_loop_is_closed(
     failed: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", failed.append)
     monkeypatch.setattr(sys, "unraisablehook", failed.append)
-    ours, theirs = os.pipe()
-    with monkeypatch.context() as patch:
-        forbid_reopening(patch)
-        writer = LineWriter(loop, theirs)
-    os.write(theirs, bytes(fcntl.fcntl(ours, fcntl.F_GETPIPE_SZ)))
-    writer.write(b"line\n")
+    ours, theirs, writer = thread_in_a_write(loop, monkeypatch)
     writer.close()
     assert writer.dropped_lines == 1
     loop.close()

@@ -240,18 +240,18 @@ def test_importing_the_name_is_cheap() -> None:
 
 
 async def _end_with_a_connection_that_waits(server: Server, port: int, sent: bytes) -> bytes:
-    """The connection is there when the loop has just looked at what waits to be accepted: timers come after that."""
-    loop = asyncio.get_running_loop()
+    """The connection comes when the loop has accepted for the last time."""
     client = socket.socket()
     client.settimeout(60)
+    accept_waiting = server._accept_waiting
 
-    def end() -> None:
+    async def connect() -> None:
         client.connect(("127.0.0.1", port))
         client.sendall(sent)
-        server.end(Ending.LAST)
+        await accept_waiting()
 
-    loop.call_later(0.01, end)
-    await server.run(lambda: None)
+    server._accept_waiting = connect  # type: ignore[method-assign]
+    await server.run(lambda: server.end(Ending.LAST))
     with client:
         return b"".join(iter(lambda: client.recv(65536), b""))
 
