@@ -19,7 +19,7 @@ from bench import demo_styles, machine
 from bench.catalogue import has_module
 from bench.model import Case, Result, RivalMissingError, Row, Sample, Settings
 from bench.record import plan
-from bench.report import html
+from bench.report import figures, html
 from bench.report.document import case_data, document
 from bench.report.pictures import told
 from bench.rivals.styles import STYLES
@@ -80,7 +80,7 @@ def show(console: Console, results: list[Result]) -> None:
         if row is None:
             table.add_row(chapter.title, chapter.label, _why(chapter, results))
         else:
-            table.add_row(chapter.title, chapter.label, row.theirs, row.ours, f"{row.ratio['median']:.2f}")
+            table.add_row(chapter.title, chapter.label, row.theirs, row.ours, figures.ratio(row.ratio))
     console.print(table)
 
 

@@ -18,6 +18,7 @@ from bench.timed import python_module
 
 NGINX = "nginx"
 NGINX_CACHED = "nginx-cached"
+NGINX_CACHED_CORK = "nginx-cached-cork"
 SUBJECT_THREADS = f"threads on {SUBJECT}"
 SUBJECT_GREEN = f"green on {SUBJECT}"
 
@@ -47,6 +48,7 @@ class Launcher:
 ON_LOOPS = {
     "aiohttp": Launcher("asyncio_http", frozenset({"http"}), ("aiohttp",)),
     "httptools": Launcher("asyncio_http", frozenset({"http"}), ("httptools",)),
+    "httptools-cookies": Launcher("asyncio_http", frozenset({"http"}), ("httptools",)),
     "uvicorn": Launcher(
         "asyncio_http", _ASGI | {"websocket"}, ("uvicorn", "httptools", "websockets"), many="uvicorn_workers"
     ),
@@ -69,6 +71,7 @@ OTHERS = {
     "pywsgi": Launcher("pywsgi_server", _WSGI, ("gevent",)),
     NGINX: Launcher("nginx_server", frozenset({"static"}), program="usual"),
     NGINX_CACHED: Launcher("nginx_server", frozenset({"static"}), program="cached"),
+    NGINX_CACHED_CORK: Launcher("nginx_server", frozenset({"static"}), program="cached-cork"),
 }
 HTTP_SERVERS = (*ON_LOOPS, *OTHERS)
 
@@ -104,7 +107,7 @@ def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
     for module in (*launcher.needs, *((app_needs,) if app_needs else ())):
         if not has_module(module):
             raise RivalMissingError(f"{module} is not installed")
-    if rival in (NGINX, NGINX_CACHED) and find_nginx() is None:
+    if rival.startswith(NGINX) and find_nginx() is None:
         raise RivalMissingError("nginx is not installed")
     if serve.workers > 1 and not launcher.many:
         raise RivalMissingError(f"{rival} is measured with one worker only")

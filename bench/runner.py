@@ -5,7 +5,8 @@ is not measured again in that case; the others continue. Ctrl-C ends the run, an
 result. Independent of how a case measures and how results are shown.
 
 With `Settings.again`, one rival of each case is measured a second time in each round, in a row of its own: how far its
-ratio to itself is from 1.00 is the noise of the row's measurement (an A/A test).
+ratio to itself is from 1.00 is the noise of the row's measurement (an A/A test). Half of the round lies between them,
+more than between most rivals, so that what the machine does meanwhile is part of it.
 """
 
 from __future__ import annotations
@@ -49,10 +50,22 @@ def order(count: int, number: int) -> list[int]:
     return turned[::-1] if count % 2 and number % 2 else turned
 
 
+def round_order(names: Sequence[str], number: int) -> list[int]:
+    """The order of the rows in a round: `order`, and what is measured again half of the round away from itself."""
+    again = next((index for index, name in enumerate(names) if name.endswith(AGAIN)), None)
+    once = [index for index in range(len(names)) if index != again]
+    found = [once[place] for place in order(len(once), number)]
+    if again is not None:
+        first = found.index(names.index(names[again].removesuffix(AGAIN)))
+        half = max(1, len(once) // 2)
+        found.insert(first + half if first < half else first - half, again)
+    return found
+
+
 def run_case(case: Case, settings: Settings, observe: Observer, result: Result) -> None:
     """Fills `result` round by round, so that an interruption keeps the finished measurements."""
     for number in range(settings.rounds):
-        for row in [result.rows[index] for index in order(len(result.rows), number)]:
+        for row in [result.rows[index] for index in round_order([row.rival for row in result.rows], number)]:
             if row.status != "ok":
                 continue
             _measure_into(row, case, settings)

@@ -97,7 +97,7 @@ _MEASURED: dict[str, tuple[str, ...]] = {
     "sock": (*_SERVED, "crates/native/src/sockets"),
     "pipeline": _SERVED,
     "accept": _SERVED,
-    "answers": (*_SERVED, "bench/rivals/first_answer.py"),
+    "answers": (*_SERVED, "bench/rivals/*answer.py"),
     "primitives": ("bench/rivals/*primitives*", "bench/rivals/stopwatch.py"),
     "http": (*_SERVED, *_HTTP, *_GREEN, *_FILES),
     "http2": (*_SERVED, *_HTTP, "crates/http2/src", "crates/native/src/tls", "bench/h2load.py"),

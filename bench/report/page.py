@@ -9,7 +9,7 @@ each round (`--again`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,13 +41,9 @@ class Line:
     ratio: SummaryData | None
     noise: SummaryData | None
     floor: str
+    #: Whether oneloop was first in each round, or there is no rival.
+    leads: bool
     notes: tuple[str, ...] = ()
-
-    @property
-    def leads(self) -> bool:
-        """Whether oneloop is first, or there is no rival."""
-        # As it is printed: 1.00 is no lead.
-        return self.ratio is None or round(self.ratio["median"], 2) < 1
 
     def cells(self) -> list[str]:
         ratio = figures.ratio(self.ratio) if self.ratio else "–"
@@ -99,6 +95,9 @@ def best_rival(case: CaseData, metric: str, row: RowData) -> RowData | None:
 
     def strength(rival: RowData) -> tuple[float, float]:
         found = ratio(row, rival, metric)
+        if not _cost(rival, metric):
+            # No ratio to nothing exists.
+            return (float("inf"), 0.0)
         return (found["median"] if found else 0.0, -_cost(rival, metric))
 
     rivals = [other for other in case["rows"] if is_rival(other) and metric in other["summary"]]
@@ -110,6 +109,14 @@ def _noise(case: CaseData, metric: str) -> SummaryData | None:
     by_name = {row["rival"]: row for row in case["rows"] if row["status"] == "ok"}
     again = next((row for name, row in by_name.items() if name.endswith(AGAIN)), None)
     return ratio(again, by_name.get(again["rival"].removesuffix(AGAIN)), metric) if again else None
+
+
+def _leads(row: RowData, best: RowData | None, metric: str) -> bool:
+    """Whether a row is first, as it is printed: 1.00 is no lead, and neither is one that some round has not had."""
+    if best is None:
+        return True
+    found = ratio(row, best, metric)
+    return round(found["high"], 2) < 1 if found else _cost(row, metric) < _cost(best, metric)
 
 
 def _notes(*rows: RowData | None) -> tuple[str, ...]:
@@ -137,6 +144,7 @@ def lines(case: CaseData) -> list[Line]:
                     ratio(row, best, metric),
                     _noise(case, metric),
                     floor,
+                    _leads(row, best, metric),
                     _notes(row, best),
                 )
             )
@@ -145,9 +153,33 @@ def lines(case: CaseData) -> list[Line]:
 
 def table(rows: Iterable[Line]) -> str:
     """The rows as a table of Markdown."""
-    text = ["| " + " | ".join(HEADS) + " |", "|---|---|---:|---:|---:|---:|---:|"]
-    text += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row.cells()) + " |" for row in rows]
+    return _markdown(HEADS, 2, [row.cells() for row in rows])
+
+
+def _markdown(heads: Sequence[str], words: int, rows: Iterable[Sequence[str]]) -> str:
+    """A table whose first columns are words and whose others are figures."""
+    text = ["| " + " | ".join(heads) + " |", "|" + "---|" * words + "---:|" * (len(heads) - words)]
+    text += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(text) + "\n"
+
+
+def exchanged_loops(case: CaseData) -> list[list[str]]:
+    """For each program of the case that was measured on oneloop and on uvloop: what the other loop alone changes."""
+    metric, by_name = case["metric"], {row["rival"]: row for row in case["rows"] if row["status"] == "ok"}
+    found = []
+    for name, row in by_name.items():
+        program, is_on, loop = name.rpartition(" on ")
+        other = by_name.get(f"{program} on uvloop")
+        change = ratio(row, other, metric)
+        if is_on and loop == SUBJECT and other and change:
+            costs = [figures.median(each, metric) for each in (row, other)]
+            found.append([case["suite"], case["name"], program, *costs, figures.ratio(change)])
+    return found
+
+
+def exchanged_table(lines: Iterable[Sequence[str]]) -> str:
+    """The table of lines of `exchanged_loops`."""
+    return _markdown(("suite", "row", "program", "on oneloop", "on uvloop", "ratio"), 3, lines)
 
 
 def tables(docs: Iterable[Document]) -> tuple[str, str]:

@@ -5,11 +5,12 @@ source                conditions: machine, versions, and for each suite its comm
 cited                 the same in one sentence, for a document that shows few figures
 rows                  the table of all rows
 behind                the table of the rows where oneloop does not lead
+exchanged             the same programs on oneloop and on uvloop
 table + rows          the table of these rows, one `suite: row` in each line of the marker
 full                  every rival of every row
 picture FILE | TEXT   a chart
 story                 the table of the six rows of the README
-ratio ROW; A / B      the median of the ratios of two rivals in a row, inside a sentence
+ratio ROW; A / B      the ratio of two rivals in a row, inside a sentence; with `; METRIC` behind it, of another figure
 ```
 
 Rows of a suite whose code has changed since are marked. Without a record each region says so.
@@ -22,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from bench.record import plan
 from bench.record.store import Part, Record, read_cases
-from bench.report import page, pictures
+from bench.report import figures, page, pictures
 from bench.report.document import CaseData
 from bench.report.markdown import case_lines
 from bench.report.page import Line
@@ -55,10 +56,10 @@ class Recorded:
             marks = {mark for suite in self.record["suites"] for mark in self._marks(suite)}
             remarks = [f"\n{mark} {words}\n" for mark, words in MARKS.items() if mark in marks]
             return f"\n{self._cited()}\n{''.join(remarks)}"
-        if region.name == "rows":
-            return self._table(self._lines())
-        if region.name == "behind":
-            return self._table(line for line in self._lines() if not line.leads)
+        if region.name in ("rows", "behind"):
+            return self._table(line for line in self._lines() if region.name == "rows" or not line.leads)
+        if region.name == "exchanged":
+            return self._exchanged()
         if region.name == "table":
             return self._chosen(region.lines)
         if region.name == "full":
@@ -88,6 +89,14 @@ class Recorded:
         remarks += [f"{line.suite}, {line.row}: {note}." for line in shown for note in line.notes]
         return text + "".join(f"\n{remark}\n" for remark in dict.fromkeys(remarks))
 
+    def _exchanged(self) -> str:
+        found = [line for case in self.cases for line in page.exchanged_loops(case)]
+        marks = {suite: self._marks(suite) for suite in self.record["suites"]}
+        shown = [[suite, f"{row} {marks[suite]}".rstrip(), *rest] for suite, row, *rest in found]
+        seen = "".join(marks[suite] for suite, *_ in found)
+        remarks = [f"\n{mark} {words}\n" for mark, words in MARKS.items() if mark in seen]
+        return f"\n{page.exchanged_table(shown)}{''.join(remarks)}"
+
     def _chosen(self, names: list[str]) -> str:
         by_case = {f"{case['suite']}: {case['name']}": page.lines(case) for case in self.cases}
         marks = {suite: self._marks(suite) for suite in self.record["suites"]}
@@ -111,20 +120,20 @@ class Recorded:
         lines = ["", "| | today | | oneloop | ratio |", "|---|---|---:|---:|---:|"]
         for row in rows:
             chapter = row.chapter
-            ratio = f"{row.ratio['median']:.2f}{self._marks(chapter.suite)}"
+            ratio = f"{figures.ratio(row.ratio)}{self._marks(chapter.suite)}"
             lines.append(f"| {chapter.title} | {chapter.label} | {row.theirs} | {row.ours} | {ratio} |")
         marks = {mark for row in rows for mark in (OLD, UNCLEAN) if mark in self._marks(row.chapter.suite)}
         lines += [f"\n{mark} {words}" for mark, words in MARKS.items() if mark in marks]
         return "\n".join([*lines, ""]) if rows else ABSENT
 
     def _ratio(self, arguments: str) -> str:
-        row, one, other = ratio_arguments(arguments)
+        row, one, other, metric = ratio_arguments(arguments)
         case = {f"{case['suite']}: {case['name']}": case for case in self.cases}.get(row)
         rows = {found["rival"]: found for found in case["rows"]} if case else {}
-        found = page.ratio(rows[one], rows.get(other), case["metric"]) if case and one in rows else None
+        found = page.ratio(rows[one], rows.get(other), metric or case["metric"]) if case and one in rows else None
         if case is None or found is None:
             return ABSENT_RATIO
-        return f"{found['median']:.2f}{self._marks(case['suite'])}"
+        return f"{figures.ratio(found)}{self._marks(case['suite'])}"
 
     def _groups(self) -> Iterator[tuple[Part, list[str]]]:
         """Suites that were measured under the same conditions."""
@@ -194,13 +203,13 @@ def _conditions(part: Part) -> tuple[object, ...]:
     return (*machine.items(), *part["versions"].items(), *part["settings"].items())
 
 
-def ratio_arguments(arguments: str) -> tuple[str, str, str]:
-    """`suite: row; one / other`. Raises ValueError."""
-    row, semicolon, rivals = arguments.strip().rpartition(";")
-    one, slash, other = rivals.partition(" / ")
-    if not semicolon or not slash:
-        raise ValueError(f"not of the form `suite: row; one / other`: {arguments!r}")
-    return " ".join(row.split()), one.strip(), other.strip()
+def ratio_arguments(arguments: str) -> tuple[str, str, str, str]:
+    """`suite: row; one / other` or `suite: row; one / other; metric`, which is empty else. Raises ValueError."""
+    parts = [" ".join(part.split()) for part in arguments.split(";")]
+    one, slash, other = parts[1].partition(" / ") if len(parts) in (2, 3) else ("", "", "")
+    if not slash:
+        raise ValueError(f"not of the form `suite: row; one / other; metric`: {arguments!r}")
+    return parts[0], one, other, parts[2] if len(parts) == 3 else ""
 
 
 def absent(region: Region) -> str:

@@ -1,7 +1,7 @@
 """HTTP and WebSocket servers that run on every asyncio loop; `--program` says which. One program for all loops.
 
-httptools is vmbench's server, based on that parser. uvicorn and hypercorn serve the ASGI application of the form.
-aiohttp and websockets use separate handlers.
+httptools is vmbench's server, based on that parser; httptools-cookies also reads header fields. uvicorn and hypercorn
+serve the ASGI application of the form. aiohttp and websockets use separate handlers.
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found"
@@ -16,6 +16,13 @@ from bench.rivals import endpoint, loops
 from bench.rivals.endpoint import Endpoint
 from bench.rivals.http_apps import APPS
 
+#: The further fields of an answer to `/session/N`; see `asgi_app`.
+SESSION_FIELDS = {
+    "Cache-Control": b"private, no-cache",
+    "Vary": b"Cookie, Accept-Encoding",
+    "ETag": b'"5d8c72a5edda8"',
+}
+
 
 async def serve_aiohttp(where: Endpoint) -> None:
     from aiohttp import web
@@ -23,8 +30,21 @@ async def serve_aiohttp(where: Endpoint) -> None:
     async def page(request: web.Request) -> web.Response:
         return web.Response(body=b"x" * int(request.match_info["size"]))
 
+    async def page_in_session(request: web.Request) -> web.Response:
+        found = request.cookies.get("session")
+        if found is None:
+            return web.Response(status=403)
+        fields = {name: value.decode() for name, value in SESSION_FIELDS.items()}
+        fields["Set-Cookie"] = f"session={found}; Path=/; HttpOnly; SameSite=Lax"
+        return web.Response(body=b"x" * int(request.match_info["size"]), headers=fields, content_type="text/plain")
+
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(body=await request.read())
+
     app = web.Application()
     app.router.add_get("/{size:\\d+}", page)
+    app.router.add_get("/session/{size:\\d+}", page_in_session)
+    app.router.add_post("/{any:.*}", echo)
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=endpoint.KEEP_ALIVE_S)
     await runner.setup()
     listener = endpoint.listen(where)
@@ -34,37 +54,77 @@ async def serve_aiohttp(where: Endpoint) -> None:
     await asyncio.Event().wait()
 
 
-async def serve_httptools(where: Endpoint) -> None:
-    import httptools
+class Pages(asyncio.Protocol):
+    """vmbench's httptools server: parses the request and answers according to its path; a body is sent back."""
 
-    class Pages(asyncio.Protocol):
-        """vmbench's httptools server: parses the request and answers according to its path."""
+    transport: asyncio.Transport
+    url = b"/"
+    parts: list[bytes]
 
-        transport: asyncio.Transport
-        url = b"/"
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        import httptools
 
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            self.transport = cast("asyncio.Transport", transport)
-            endpoint.no_delay(transport.get_extra_info("socket"))
-            self.parser = httptools.HttpRequestParser(self)
+        self.transport = cast("asyncio.Transport", transport)
+        endpoint.no_delay(transport.get_extra_info("socket"))
+        self.parts = []
+        self.parse_url = httptools.parse_url
+        self.parser = httptools.HttpRequestParser(self)
 
-        def data_received(self, data: bytes) -> None:
-            self.parser.feed_data(data)
+    def data_received(self, data: bytes) -> None:
+        self.parser.feed_data(data)
 
-        def on_url(self, url: bytes) -> None:
-            self.url = url
+    def on_url(self, url: bytes) -> None:
+        self.url = url
 
-        def on_message_complete(self) -> None:
-            size = int(httptools.parse_url(self.url).path[1:])
-            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
-            self.transport.writelines([head % size, b"x" * size])
+    def on_body(self, part: bytes) -> None:
+        self.parts.append(part)
 
+    def on_message_complete(self) -> None:
+        if self.parts:
+            body = b"".join(self.parts)
+            self.parts = []
+        else:
+            body = b"x" * int(self.parse_url(self.url).path[1:])
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
+        self.transport.writelines([head % len(body), body])
+
+
+class PagesInSession(Pages):
+    """The same with what `/session/N` of the ASGI application does."""
+
+    found = b""
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"cookie":
+            self.found = next((text for text in value.split(b"; ") if text.startswith(b"session=")), b"")
+
+    def on_message_complete(self) -> None:
+        path = self.parse_url(self.url).path
+        if not path.startswith(b"/session/"):
+            super().on_message_complete()
+            return
+        size = int(path.removeprefix(b"/session/"))
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n%bSet-Cookie: %b%b\r\n\r\n"
+        fields = b"".join(b"%b: %b\r\n" % (name.encode(), value) for name, value in SESSION_FIELDS.items())
+        cookie, self.found = self.found, b""
+        if not cookie:
+            self.transport.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+            return
+        made = head % (size, fields, cookie, b"; Path=/; HttpOnly; SameSite=Lax")
+        self.transport.writelines([made, b"x" * size])
+
+
+async def serve_httptools(where: Endpoint, protocol: type[Pages] = Pages) -> None:
     loop = asyncio.get_running_loop()
     listener = endpoint.listen(where)
     port = endpoint.port_of(listener)
-    await loop.create_server(Pages, sock=listener, backlog=endpoint.BACKLOG)
+    await loop.create_server(protocol, sock=listener, backlog=endpoint.BACKLOG)
     endpoint.announce_port(port)
     await asyncio.Event().wait()
+
+
+async def serve_cookies(where: Endpoint) -> None:
+    await serve_httptools(where, PagesInSession)
 
 
 async def serve_uvicorn(where: Endpoint, websockets: str = "websockets", parser: str = "httptools") -> None:
@@ -134,6 +194,7 @@ async def serve_websockets(where: Endpoint) -> None:
 PROGRAMS = {
     "aiohttp": serve_aiohttp,
     "httptools": serve_httptools,
+    "httptools-cookies": serve_cookies,
     "hypercorn": serve_hypercorn,
     "uvicorn": serve_uvicorn,
     "uvicorn-wsproto": serve_wsproto,

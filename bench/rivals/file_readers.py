@@ -41,6 +41,13 @@ class Reader(Protocol):
         """Copies a file."""
 
 
+async def _lengths(paths: Sequence[str], read: Callable[[str], Awaitable[bytes]]) -> int:
+    """Reads every file; several at once by a gather, which makes a task of each, one alone without it."""
+    if len(paths) == 1:
+        return len(await read(paths[0]))
+    return sum(map(len, await asyncio.gather(*(read(path) for path in paths))))
+
+
 async def _in_flight(offsets: Sequence[int], read: Callable[[int], Awaitable[int]]) -> int:
     """Runs as many tasks as there may be reads in flight; they share the offsets."""
     pending = iter(offsets)
@@ -125,7 +132,7 @@ class Aiofiles:
             async with aiofiles.open(path, "rb") as file:
                 return bytes(await file.read())
 
-        return sum(map(len, await asyncio.gather(*(one(path) for path in paths))))
+        return await _lengths(paths, one)
 
     async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
         import aiofiles
@@ -179,7 +186,7 @@ class Turbofile(Blocking):
     async def read_all(self, paths: Sequence[str]) -> int:
         import turbofile
 
-        return sum(map(len, await asyncio.gather(*(turbofile.read_bytes(path) for path in paths))))
+        return await _lengths(paths, turbofile.read_bytes)
 
 
 class Asyncfiles(Blocking):
@@ -192,7 +199,7 @@ class Asyncfiles(Blocking):
             async with asyncfiles.open(path, "rb") as file:
                 return bytes(await file.read())
 
-        return sum(map(len, await asyncio.gather(*(one(path) for path in paths))))
+        return await _lengths(paths, one)
 
 
 class Executor:
@@ -203,8 +210,7 @@ class Executor:
 
     async def read_all(self, paths: Sequence[str]) -> int:
         loop = asyncio.get_running_loop()
-
-        return sum(map(len, await asyncio.gather(*(loop.run_in_executor(self.pool, _whole, path) for path in paths))))
+        return await _lengths(paths, lambda path: loop.run_in_executor(self.pool, _whole, path))
 
     async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
         loop = asyncio.get_running_loop()
@@ -253,7 +259,7 @@ class Aiofile:
             async with async_open(path, "rb") as file:
                 return bytes(await file.read())
 
-        return sum(map(len, await asyncio.gather(*(one(path) for path in paths))))
+        return await _lengths(paths, one)
 
     async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
         from aiofile import AIOFile
@@ -369,9 +375,7 @@ class Oneloop:
         self.files = files
 
     async def read_all(self, paths: Sequence[str]) -> int:
-        if len(paths) == 1:
-            return len(await self.files.read_file(paths[0]))
-        return sum(map(len, await asyncio.gather(*(self.files.read_file(path) for path in paths))))
+        return await _lengths(paths, self.files.read_file)
 
     async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
         async with self.files.open(path, "rb", buffering=0, direct=direct) as file:

@@ -72,8 +72,8 @@ def ask(clients: list[socket.socket], rounds: int, least_s: float) -> tuple[floa
     return statistics.median(first[1:]), statistics.median(median[1:])
 
 
-async def serve(servers: list[socket.socket], result: int) -> tuple[float, float]:
-    """Runs the server until the client has sent its figures."""
+async def serve(servers: list[socket.socket], result: int) -> bytes:
+    """Runs the server until the client has sent its figures, and returns them."""
     loop = asyncio.get_running_loop()
     for server in servers:
         await loop.create_connection(Handler, sock=server)
@@ -81,13 +81,12 @@ async def serve(servers: list[socket.socket], result: int) -> tuple[float, float
     loop.add_reader(result, lambda: done.set_result(os.read(result, 16)))
     data = await done
     loop.remove_reader(result)
-    first, median = struct.unpack("dd", data)
-    return float(first), float(median)
+    return data
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--loop", required=True)
+    parser.add_argument("--loop", required=True, help="or twisted")
     parser.add_argument("--count", type=int, required=True, help="rounds, at least")
     parser.add_argument("--seconds", type=float, default=0.0, help="the rounds are repeated for at least this long")
     options = parser.parse_args()
@@ -106,14 +105,20 @@ def main() -> None:
     for server, client in pairs:
         client.close()
         server.setblocking(False)
-    figures: list[tuple[float, float]] = []
+    found = b""
 
     async def run() -> None:
-        figures.append(await serve([server for server, _ in pairs], result))
+        nonlocal found
+        found = await serve([server for server, _ in pairs], result)
 
-    loops.run(run(), options.loop)
+    if options.loop == "twisted":
+        from bench.rivals import twisted_answer
+
+        found = twisted_answer.serve([server for server, _ in pairs], result, ANSWER)
+    else:
+        loops.run(run(), options.loop)
     os.waitpid(child, 0)
-    ((first, median),) = figures
+    first, median = struct.unpack("dd", found)
     hand_over({"first_ns": first, "p50_ns": median})
 
 

@@ -1,7 +1,7 @@
 """nginx with one process. It serves the files in the folder `--path`, which also contains its own files.
 
-With `--program cached` it keeps files open and sends without TCP_CORK: its fastest settings for small files. It then
-serves an old file for up to a minute after the file was replaced, which oneloop and the plain settings do not.
+With `--program cached` it keeps files open, and sends without TCP_CORK; with `cached-cork`, with it. It then serves an
+old file for up to a minute after the file was replaced, which oneloop and the plain settings do not.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ http {{
     }}
 }}
 """
+_CACHE = "open_file_cache max=1000 inactive=60s; open_file_cache_valid 60s;"
 PROGRAMS = {
     "usual": "tcp_nopush on;",
-    "cached": "tcp_nopush off; open_file_cache max=1000 inactive=60s; open_file_cache_valid 60s;",
+    "cached": f"tcp_nopush off; {_CACHE}",
+    "cached-cork": f"tcp_nopush on; {_CACHE}",
 }
 
 

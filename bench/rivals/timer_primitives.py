@@ -41,11 +41,10 @@ async def call_later(loop: Loop, count: int, watch: Stopwatch) -> int:
         delay_s = 1e-3 + chain * 9e-5
         loop.call_later(delay_s, step, delay_s)
     await done
-    watch.stop()
+    # Until then the other chains end, too.
+    await watch.stop_at_rest()
     for handle in pending:
         handle.cancel()
-    # The chains end, so that they do not run beside what follows.
-    await asyncio.sleep(0.02)
     return count
 
 

@@ -2,8 +2,8 @@
 
 A loop that gathers writes for longer than a callback has better results in `pipeline`, and worse results here.
 
-Both sides: one protocol on each loop; its handler writes and then computes without waiting. The client is another
-process on another CPU.
+Both sides: one protocol on each loop, and the same for twisted; its handler writes and then computes without waiting.
+The client is another process on another CPU.
 Kept: the connections.
 Thrown away: each answer.
 Window: from the first question of a round to its answers; the rounds are repeated for at least `--duration`, and the
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bench.catalogue import missing_reason
 from bench.model import Case, RivalMissingError, Sample, Settings
-from bench.suites.options import LOOP_RIVALS, Options
+from bench.suites.options import ALL_LOOPS, Options
 from bench.timed import measure_program, python_module
 
 ROUNDS = 5
@@ -30,7 +30,7 @@ def _measure(rival: str, settings: Settings) -> Sample:
 
 
 def cases(options: Options) -> list[Case]:
-    rivals = options.pick_rivals(LOOP_RIVALS)
+    rivals = options.pick_rivals((*ALL_LOOPS, "twisted"))
     params: dict[str, int | str] = {"connections": 20, "work_ms": 10}
     return [
         Case(

@@ -146,7 +146,7 @@ def _experiment_case(options: Options, count: int) -> Case:
         rounds = settings.scaled(EXPERIMENT_ROUNDS)
         return _program(rival, "experiment", rounds, experiment_files()[:count], settings)
 
-    remark = "reads all files every 1 ms, 1000 times; the CPU time less that of the same run without reads"
+    remark = "reads all files every 1 ms, some hundred times; the CPU time less that of the same run without reads"
     name = f"linux_aio's experiment, {count} file{'s' if count > 1 else ''}"
     rivals = (*WHOLE, *ON_LOOPS)
     return _case(options, name, "cpu_ns_per_op", "CPU time that a file adds", rivals, measure, remark)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.catalogue import FLOOR, SUBJECT, Serve
-from bench.http_servers import NGINX, NGINX_CACHED, SUBJECT_GREEN, SUBJECT_THREADS, start
+from bench.http_servers import NGINX, NGINX_CACHED, NGINX_CACHED_CORK, SUBJECT_GREEN, SUBJECT_THREADS, start
 from bench.model import Case, Sample, Settings
 from bench.served import Load, measure_server
 from bench.suites import http_cores, http_first_byte, http_patience, http_start, http_workers
@@ -66,6 +66,8 @@ class Row:
 
 ON_LOOPS = tuple(f"{program} on {loop}" for program in ("httptools", "aiohttp", "uvicorn") for loop in LOOP_RIVALS)
 ASGI_RIVALS = ("granian", "fastpysgi", "socketify", "uvicorn-zttp on uvloop")
+#: What serves plain pages without an ASGI application. The httptools protocol never closes a connection itself.
+BARE_RIVALS = ("httptools on uvloop", "httptools on rloop", "aiohttp on uvloop")
 ASGI = Row(
     "ASGI",
     Serve("http"),
@@ -76,7 +78,7 @@ ASGI = Row(
 PIPELINE = Row(
     f"pipelined x{PIPELINED}",
     Serve("http"),
-    (FLOOR, SUBJECT, UVICORN, OURS_UNDER_UVICORN, "granian", "go"),
+    (FLOOR, SUBJECT, UVICORN, OURS_UNDER_UVICORN, *ASGI_RIVALS, *BARE_RIVALS, "node", "go"),
     "at most 0.5 x granian",
     baseline="granian",
     beside=(UVICORN, "go"),
@@ -84,7 +86,7 @@ PIPELINE = Row(
 CLOSING = Row(
     "a connection for each request",
     Serve("http"),
-    (FLOOR, SUBJECT, UVICORN, OURS_UNDER_UVICORN, "granian", "go"),
+    (FLOOR, SUBJECT, UVICORN, OURS_UNDER_UVICORN, *ASGI_RIVALS, "aiohttp on uvloop", "node", "go"),
     "",
     beside=("granian", "go"),
     unit="CPU per connection with its request",
@@ -92,7 +94,7 @@ CLOSING = Row(
 POST = Row(
     "POST echoed",
     Serve("http"),
-    (SUBJECT, UVICORN, OURS_UNDER_UVICORN, "granian", "go"),
+    (SUBJECT, UVICORN, OURS_UNDER_UVICORN, *ASGI_RIVALS, *BARE_RIVALS, "go"),
     "at most 0.7 x granian",
     baseline="granian",
     beside=(UVICORN, "go"),
@@ -169,10 +171,11 @@ def _static_case(options: Options, size: int, connections: int) -> Case:
         params={"form": "static", "size": size, "connections": connections},
         metric="server_cpu_ns",
         unit="CPU per request",
-        rivals=options.pick_rivals((SUBJECT, NGINX, NGINX_CACHED, "granian")),
+        rivals=options.pick_rivals((SUBJECT, NGINX, NGINX_CACHED, NGINX_CACHED_CORK, "granian")),
         measure=measure,
-        remark="the file is in the page cache; nginx with sendfile, nginx-cached with open_file_cache and without "
-        "tcp_nopush, so that it serves a replaced file for up to a minute; oneloop's target: at most 1.3 x nginx",
+        remark="the file is in the page cache; nginx with sendfile, nginx-cached with open_file_cache, so that it "
+        "serves a replaced file for up to a minute, and without tcp_nopush, which nginx-cached-cork has; oneloop's "
+        "target: at most 1.3 x nginx",
         baseline=NGINX,
         beside=(NGINX_CACHED, "granian"),
     )

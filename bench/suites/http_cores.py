@@ -6,9 +6,9 @@ two CPUs     one worker, not pinned: what a server's own threads gain; Go with G
 two workers  one process for each CPU, the listening socket is shared or per worker, as each server does by default
 ```
 
-Both sides: the same ASGI application; Go has a handler that does the same. In the rows with two CPUs the load generator
-has no CPU of its own: it sleeps while it waits, and takes its share of both. Throughput and latency are those of the
-whole machine.
+Both sides: the same ASGI application; Go, aiohttp and httptools have handlers that do the same. In the rows with two
+CPUs the load generator has no CPU of its own: it sleeps while it waits, and takes its share of both. Throughput and
+latency are those of the whole machine.
 Kept: the connections.
 Thrown away: each request and its response.
 Window: the generator's closed loop of fixed length, until all processes of the server rest.
@@ -39,8 +39,15 @@ BROWSER_HEADERS = (
     "Cache-Control: max-age=0",
     "X-Request-Id: 6f1a2c9e-0b2d-4e57-9a54-1d3f7be0c9aa",
 )
-BROWSER_RIVALS = (SUBJECT, UVICORN, OURS_UNDER_UVICORN, "granian", "hypercorn on uvloop", "go")
+#: Servers that run the same ASGI application, and handlers that do the same.
+BROWSER_RIVALS = (
+    SUBJECT, UVICORN, OURS_UNDER_UVICORN, "granian", "fastpysgi", "socketify", "uvicorn-zttp on uvloop",
+    "hypercorn on uvloop", "httptools-cookies on uvloop", "httptools-cookies on rloop", "aiohttp on uvloop", "go",
+)  # fmt: skip
 CPUS_RIVALS = (SUBJECT, UVICORN, "granian", "go")
+ONE_WORKER_RIVALS = (
+    *CPUS_RIVALS, "fastpysgi", "socketify", "httptools on uvloop", "httptools on rloop", "aiohttp on uvloop",
+)  # fmt: skip
 
 
 def _browser_case(options: Options, connections: int) -> Case:
@@ -80,7 +87,7 @@ def _cpus_case(options: Options, workers: int, connections: int) -> Case:
         params={"form": "http", "size": KIB, "connections": connections, "workers": workers},
         metric="server_cpu_ns" if workers == 1 else "ns_per_op",
         unit="CPU per request" if workers == 1 else "time per request of all workers together",
-        rivals=options.pick_rivals(CPUS_RIVALS),
+        rivals=options.pick_rivals(ONE_WORKER_RIVALS if workers == 1 else CPUS_RIVALS),
         measure=measure,
         remark="the load generator shares both CPUs; Go has GOMAXPROCS=2 and no workers",
         baseline=UVICORN,

@@ -11,8 +11,9 @@ from bench.http_servers import HTTP_SERVERS
 
 #: A rival under a second name; measured only if it is named on the command line.
 LOOP_RIVALS = ("asyncio", "uvloop", "rloop", SUBJECT)
-#: Loops of 2026, each for one or two versions of Python; in the suites of the loop itself and of tcp.
+#: Loops of 2026, each for one or two versions of Python.
 YOUNG_LOOPS = ("blazio", "zloop", "zuvloop")
+ALL_LOOPS = (*LOOP_RIVALS, *YOUNG_LOOPS)
 ALIASES = ("uvloop-again",)
 SERVER_RIVALS = tuple(name for name in SERVERS if name not in ALIASES)
 

@@ -13,7 +13,7 @@ from bench.catalogue import FLOOR, missing_reason
 from bench.model import Case, RivalMissingError, Sample, Settings
 from bench.process import native
 from bench.rivals.primitives import OPERATIONS
-from bench.suites.options import LOOP_RIVALS, YOUNG_LOOPS, Options
+from bench.suites.options import ALL_LOOPS, Options
 from bench.timed import measure_program, python_module
 
 TITLES = {
@@ -59,7 +59,7 @@ def _case(options: Options, operation: str, count: int) -> Case:
         argv = python_module("primitives", "--loop", rival, "--seconds", str(settings.duration_s), *args)
         return measure_program(argv, settings)
 
-    loops = (*LOOP_RIVALS, *YOUNG_LOOPS)
+    loops = ALL_LOOPS
     rivals = (FLOOR, *loops) if operation in FLOORS else loops
     return Case(
         suite="primitives",

@@ -14,10 +14,10 @@ from bench.catalogue import FLOOR, missing_reason
 from bench.model import Case, RivalMissingError, Sample, Settings
 from bench.process import ROOT, native
 from bench.rivals.loops import MODULES as LOOPS
-from bench.suites.options import LOOP_RIVALS, Options
+from bench.suites.options import ALL_LOOPS, Options
 from bench.timed import measure_program, python_module
 
-RIVALS = (FLOOR, *LOOP_RIVALS, "gevent", "trio", "node")
+RIVALS = (FLOOR, *ALL_LOOPS, "gevent", "trio", "node")
 SPAWNS = 200
 LOOKUPS = 2000
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from bench.catalogue import FLOOR, Serve
 from bench.model import Case
 from bench.suites.echo import echo_cases
-from bench.suites.options import LOOP_RIVALS, Options
+from bench.suites.options import ALL_LOOPS, Options
 
 
 def cases(options: Options) -> list[Case]:
     sizes = options.pick_sizes(1024, 10_240, 102_400, core=(1024,))
     connections = options.pick_connections(10, 100)
-    rivals = (FLOOR, *LOOP_RIVALS, "gevent", "curio", "trio")
+    rivals = (FLOOR, *ALL_LOOPS, "gevent", "curio", "trio")
     return echo_cases("sock", options, rivals, Serve("sock"), sizes, connections)

@@ -16,7 +16,7 @@ from bench.catalogue import FLOOR, Serve
 from bench.model import Case
 from bench.served import Load
 from bench.suites.echo import echo_case
-from bench.suites.options import LOOP_RIVALS, SERVER_RIVALS, Options, size_text
+from bench.suites.options import ALL_LOOPS, SERVER_RIVALS, Options, size_text
 
 #: Messages per second of the open loop: about half of stock asyncio's maximum.
 OPEN_LOOP_RATE = 30_000.0
@@ -40,7 +40,7 @@ def cases(options: Options) -> list[Case]:
     for size in sizes:
         load = Load(size=size, connections=10)
         name = f"BufferedProtocol, {size_text(size)}, 10 connections"
-        found.append(echo_case("tcp", options, (FLOOR, *LOOP_RIVALS), buffered, load, name))
+        found.append(echo_case("tcp", options, (FLOOR, *ALL_LOOPS), buffered, load, name))
     load = Load(size=1024, connections=100, rate=OPEN_LOOP_RATE)
     name = f"open loop, {OPEN_LOOP_RATE:,.0f} a second of 1 KiB, 100 connections"
     remark = "fixed rate: latency is measured from the time at which a message was due"

@@ -16,7 +16,7 @@ from bench.model import Case, Sample, Settings
 from bench.served import Load
 from bench.suites.echo import echo_case, echo_cases
 from bench.suites.idle import measure_idle
-from bench.suites.options import LOOP_RIVALS, SERVER_RIVALS, Options, size_text
+from bench.suites.options import ALL_LOOPS, SERVER_RIVALS, Options, size_text
 
 #: The parameters of every connection here, set by bench/native/src/tls.rs and bench/certificates.py.
 CIPHER = "TLS_AES_256_GCM_SHA384"
@@ -34,7 +34,7 @@ def _with_tls_servers(offered: tuple[str, ...]) -> tuple[str, ...]:
 
 
 RIVALS = _with_tls_servers(SERVER_RIVALS)
-STREAM_RIVALS = _with_tls_servers((FLOOR, *LOOP_RIVALS, "tornado", "trio"))
+STREAM_RIVALS = _with_tls_servers((FLOOR, *ALL_LOOPS, "tornado", "trio"))
 PROTOCOL = Serve("protocol", tls="yes")
 IDLE = Serve("idle", tls="yes")
 

@@ -75,6 +75,33 @@ def test_a_ratio_that_is_printed_as_one_is_no_lead(rival: float, leads: bool) ->
     assert line.leads is leads
 
 
+def test_who_was_behind_in_one_round_does_not_lead() -> None:
+    rounds: dict[str, tuple[float | None, ...]] = {"oneloop": (1.0, 1.0, 3.0), "rloop": (2.0, 2.0, 2.0)}
+    (line,) = page.lines(run_of(rounds)["cases"][0])
+    assert line.ratio is not None
+    assert line.ratio["median"] == 0.5
+    assert not line.leads
+
+
+@pytest.mark.parametrize(("ours", "leads"), [(0.0, False), (1.0, False)])
+def test_a_rival_that_needs_nothing_is_the_best(ours: float, leads: bool) -> None:
+    rounds: dict[str, tuple[float | None, ...]] = {"oneloop": (ours, ours), "granian": (0.0, 0.0), "rloop": (9.0, 9.0)}
+    (line,) = page.lines(run_of(rounds)["cases"][0])
+    assert (line.best, line.ratio, line.leads) == ("0.00 ns granian", None, leads)
+
+
+def test_the_same_program_on_two_loops() -> None:
+    rounds: dict[str, tuple[float | None, ...]] = {
+        "oneloop": (1.0, 1.0),
+        "uvloop": (1.0, 1.0),
+        "aiohttp on uvloop": (100.0, 200.0),
+        "aiohttp on oneloop": (50.0, 100.0),
+        "green on oneloop": (1.0, 1.0),
+    }
+    table = page.exchanged_table(page.exchanged_loops(run_of(rounds)["cases"][0]))
+    assert table.splitlines()[2:] == ["| tcp | 1 KiB | aiohttp | 75.0 ns | 150 ns | 0.50 ±0.00 |"]
+
+
 def test_a_rival_that_failed_is_no_best_rival() -> None:
     (line,) = page.lines(run_of(ROUNDS, failed=("curio",))["cases"][0])
     assert line.best == "6.00 µs uvloop"

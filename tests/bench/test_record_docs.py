@@ -65,6 +65,12 @@ def test_no_figure_is_written_by_hand(name: str) -> None:
     assert FIGURE.findall(text) == [], "name the row in a region, see CONTRIBUTING.md"
 
 
+def test_figures_of_a_decision_are_said_to_be_of_its_time() -> None:
+    for path in sorted((ROOT / "docs" / "design").glob("0*.md")):
+        _, found, numbers = path.read_text(encoding="utf-8").partition("\n## Numbers\n")
+        assert not found or numbers.startswith("\n*Measured when this was decided."), path.name
+
+
 def test_what_a_figure_is() -> None:
     text = "7.3 µs, 40%, 1,000 ns, a third, 3 times, twice; 100 KiB, 5 rounds, three systems, 9 msgs"
     assert len(FIGURE.findall(text)) == 6
@@ -86,11 +92,14 @@ def test_every_row_that_a_document_names_is_measured() -> None:
                 assert set(region.lines) <= set(cases), name
                 named += len(region.lines)
             elif region.name == "ratio":
-                row, one, other = ratio_arguments(region.arguments)
+                row, one, other, metric = ratio_arguments(region.arguments)
                 assert {one, other} <= set(cases[row].rivals), (name, row)
+                assert metric in ("", cases[row].metric, *cases[row].also), (name, row)
                 named += 1
             else:
-                assert region.name in ("source", "cited", "rows", "behind", "full", "picture", "story"), name
+                assert region.name in ("source", "cited", "rows", "behind", "exchanged", "full", "picture", "story"), (
+                    name
+                )
     assert named >= 3
     for chapter in STORY:
         assert {chapter.ours, chapter.theirs} <= set(cases[chapter.name].rivals), chapter
@@ -119,7 +128,7 @@ def test_documents_get_the_figures_of_the_record(tree: Path) -> None:
     # The record has none of the six rows of the README.
     assert set(docs.write(tree, record)) == {"README.md", docs.MAIN, *docs.CHARTS} - {docs.STORY_CHART}
     text = (tree / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    assert "oneloop / uvloop -->0.90<!-- end record --> of it." in text
+    assert "oneloop / uvloop -->0.90 ±0.02<!-- end record --> of it." in text
     row = "| tcp | 1 KiB | 4.53 µs | 5.00 µs rloop | 0.95 ±0.20 | 1.00 ±0.01 | 1.00 µs |"
     assert row in text
     assert "| tcp | 1 KiB: p99 | 40.8 µs |" in text
@@ -154,7 +163,7 @@ def test_old_figures_are_marked_and_only_a_release_refuses_them(tree: Path, monk
     text = (tree / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert recorded.marked_as_stale(text) == frozenset({"tcp"})
     assert "| tcp | 1 KiB ‡ |" in text
-    assert "-->0.90‡<!--" in text
+    assert "-->0.90 ±0.02‡<!--" in text
     assert "‡ Older than the code" in (tree / "README.md").read_text(encoding="utf-8")
     assert docs.differing(tree, record) == []
 

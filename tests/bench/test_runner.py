@@ -56,9 +56,19 @@ def test_a_rival_that_is_measured_again_has_a_row_of_its_own() -> None:
     cases = [make_case(measure, "a", "b"), make_case(measure, "b", "c")]
     results, _ = run_cases(cases, settings, nobody, lambda result: None)
     assert [[row.rival for row in result.rows] for result in results] == [["a", "b", "a (again)"], ["b", "c"]]
-    names = "aba"
-    assert order == [*(names[index] for number in range(3) for index in runner.order(3, number)), *"bccbbc"]
+    rounds = [runner.round_order(["a", "b", "a (again)"], number) for number in range(3)]
+    assert order == [*("aba"[index] for one in rounds for index in one), *"bccbbc"]
     assert count_measurements(cases, settings) == len(order)
+
+
+@pytest.mark.parametrize("count", range(1, 16))
+def test_half_of_a_round_lies_between_a_rival_and_itself(count: int) -> None:
+    names = [*(chr(ord("a") + number) for number in range(count)), f"a{runner.AGAIN}"]
+    for number in range(2 * count):
+        found = runner.round_order(names, number)
+        assert sorted(found) == list(range(count + 1))
+        assert abs(found.index(0) - found.index(count)) >= max(1, count // 2)
+        assert [index for index in found if index != count] == runner.order(count, number)
 
 
 def test_a_rival_that_dies_in_a_later_round_keeps_its_row_and_the_run_goes_on() -> None:

@@ -127,7 +127,40 @@ def test_killed_waiters_leave_nothing() -> None:
     waiting = [green.spawn(event.wait) for _ in range(100)]
     green.sleep(0)
     green.killall(waiting)
-    assert len(event._line) == 0
+    assert event.waiting == 0
+
+
+def test_late_waiters_leave_nothing() -> None:
+    event = Event()
+    assert [event.wait(timeout=0.001) for _ in range(3)] == [False] * 3
+    assert event.waiting == 0
+
+
+def test_a_timeout_object_ends_the_wait_for_an_event() -> None:
+    """Its own timeout makes the wait return; another one that is running is raised."""
+    event = Event()
+    assert event.wait(timeout=Timeout(0.001)) is False  # type: ignore[arg-type]
+    with Timeout(0.001) as other, pytest.raises(Timeout) as caught:
+        event.wait(timeout=Timeout(60))  # type: ignore[arg-type]
+    assert caught.value is other
+    with pytest.raises(KeyError):
+        event.wait(timeout=Timeout(0.001, KeyError))  # type: ignore[arg-type]
+    assert event.waiting == 0
+
+
+def test_a_wait_lets_those_run_that_were_woken_before() -> None:
+    event, ran = Event(), list[str]()
+
+    def wait() -> None:
+        event.wait()
+        ran.append("woken")
+
+    waiting = green.spawn(wait)
+    green.sleep(0)
+    event.set()
+    assert event.wait() is True
+    assert ran == ["woken"]
+    waiting.join()
 
 
 def test_result() -> None:

@@ -55,8 +55,9 @@ def test_a_report_may_be_shorter(waiting: Any) -> None:
     assert "waits_in_here" not in told
     told = "\n".join(util.format_run_info(limit=1, current_thread_ident=1))
     assert "CURRENT" not in told
-    assert "in run" in told
-    assert "in waits_in_here" not in told
+    # The innermost frame of each.
+    assert "in waits_in_here" in told
+    assert "waits_in_here(event)" not in told
 
 
 def test_a_report_in_a_file(waiting: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,9 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic
 
+from oneloop import _native
 from oneloop.green.hub import get_hub, is_in_green_thread
-from oneloop.green.line import TIMED_OUT, Line
+from oneloop.green.line import TIMED_OUT, Coroutine, Line, wait_at
 from oneloop.green.links import unlink
 from oneloop.green.timeout import Timeout
 
@@ -35,13 +36,15 @@ class _Linked:
     """An object with callbacks that the hub calls, once each, when the object is ready."""
 
     def __init__(self) -> None:
-        self._line = Line()
         self._links: deque[Callable[[Any], object]] = deque()
         # Their time has come, even if the event is cleared before they are called, as that of waiters.
         self._told_links: deque[Callable[[Any], object]] = deque()
         self._hub: Any = None
 
     def ready(self) -> bool:
+        raise NotImplementedError
+
+    def _count_waiters(self) -> int:
         raise NotImplementedError
 
     def rawlink(self, callback: Callable[[Any], object]) -> None:
@@ -66,7 +69,7 @@ class _Linked:
 
     def linkcount(self) -> int:
         """The number of callbacks and waiters."""
-        return len(self._links) + len(self._told_links) + len(self._line)
+        return len(self._links) + len(self._told_links) + self._count_waiters()
 
     def _notify(self) -> None:
         for _ in range(len(self._told_links)):
@@ -78,11 +81,6 @@ class _Linked:
             except BaseException as error:  # noqa: BLE001 - it is reported
                 self._hub.handle_error((link, self), type(error), error, error.__traceback__)
 
-    def _tell(self, value: Any) -> None:
-        self._line.wake_all(value)
-        if self._links:
-            self._tell_links()
-
     def _tell_links(self) -> None:
         # Other threads may do the same.
         with suppress(IndexError):
@@ -91,79 +89,32 @@ class _Linked:
         self._hub.run_callback_threadsafe(self._notify)
 
 
-class Event(_Linked):
+class Event(_native.EventCore, _Linked):
     """A flag that green threads and coroutines can wait for; see `threading.Event`."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._flag = False
-        self._last_woken: Any = None
-        """The waiter that `set` woke last."""
+    isSet = ready = _native.EventCore.is_set  # noqa: N815 - threading's name
 
-    def is_set(self) -> bool:
-        """Whether the flag is set."""
-        return self._flag
-
-    isSet = ready = is_set  # noqa: N815 - threading's name
+    def _count_waiters(self) -> int:
+        return self.waiting
 
     def set(self) -> None:
         """Set the flag and wake all waiters. Callable from any thread."""
-        with self._line.guard:
-            self._flag = True
-        self._last_woken = self._line.last()
-        self._tell(True)
+        self._set()
+        if self._links:
+            self._tell_links()
 
-    def clear(self) -> None:
-        """Clear the flag: later waits block until it is set again."""
-        self._flag = False
-
-    def _at_fork_reinit(self) -> None:
-        """In a forked child: forget the parent's waiters. `threading` calls it on its events, which may be these."""
-        self._line = Line()
-        self._last_woken = None
-
-    _reset_internal_locks = _at_fork_reinit
-
-    def wait(self, timeout: float | Timeout | None = None) -> Any:
-        """Wait until the flag is set.
-
-        Args:
-            timeout: the maximum time in seconds, or a `Timeout`; None means no limit.
-
-        Returns:
-            True, or False if the timeout expired. In a coroutine: an awaitable of that.
-        """
-        if not is_in_green_thread():
-            return self._waited(timeout)
-        if self.is_set():
-            if self._last_woken is not None:
-                last, self._last_woken = self._last_woken, None
-                if last.done():
-                    # It has not run yet, and runs first.
-                    get_hub().pause()
-            return True
-        with self._line.guard:
-            if self.is_set():
-                return True
-            place = self._line.enter()
-        try:
-            return self._line.wait(place, timeout) is not TIMED_OUT or self._flag
-        except Timeout as raised:
-            if raised is not timeout:
-                raise
-            return self._flag
+    _at_fork_reinit = _reset_internal_locks = _native.EventCore._forget_all
+    """`threading` calls them in a forked child on its events, which may be these."""
 
     async def _waited(self, timeout: float | Timeout | None) -> bool:
-        with self._line.guard:
-            if self._flag:
-                return True
-            place = self._line.enter_coroutine()
-        return await self._line.waited(place, timeout) is not TIMED_OUT or self._flag
+        place = Coroutine()
+        if self._is_set_or_enter(place):
+            return True
+        return await wait_at(self, place, timeout) is not TIMED_OUT or self.is_set()
 
     def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__} at {hex(id(self))} {'set' if self._flag else 'clear'} waiting={len(self._line)}>"
-        )
+        state = "set" if self.is_set() else "clear"
+        return f"<{type(self).__name__} at {hex(id(self))} {state} waiting={self.waiting}>"
 
 
 class AsyncResult(_Linked, Generic[T]):
@@ -175,6 +126,7 @@ class AsyncResult(_Linked, Generic[T]):
 
     def __init__(self) -> None:
         super().__init__()
+        self._line = Line()
         self._is_set = False
         self._value: T | None = None
         self._exception: BaseException | None = None
@@ -227,7 +179,12 @@ class AsyncResult(_Linked, Generic[T]):
         with self._line.guard:
             self._is_set, self._value, self._exception = True, value, exception
             self._trace = None if exception is None else exception.__traceback__
-        self._tell(None)
+        self._line.wake_all()
+        if self._links:
+            self._tell_links()
+
+    def _count_waiters(self) -> int:
+        return len(self._line)
 
     def get(self, block: bool = True, timeout: float | Timeout | None = None) -> T:
         """Wait for the value.

@@ -167,6 +167,11 @@ impl State {
         }
     }
 
+    /// Whether somebody waits for the whole response.
+    pub fn is_read_whole(&self) -> bool {
+        matches!(self.reader, Some((Until::Whole, _)))
+    }
+
     /// Whether the transport takes more of the request.
     pub fn takes_more(&self, py: Python<'_>) -> bool {
         let is_full = |link: &Link<dyn Carrier>| link.calls.is_full(link.object.bind(py));
@@ -338,8 +343,18 @@ impl ClientExchange {
         }
     }
 
-    /// Keeps a part of the body until it is taken. Returns how many bytes wait.
-    pub fn add_piece(&self, py: Python<'_>, data: &[u8]) -> PyResult<usize> {
+    /// Keeps a part of the body until it is taken. `left`: how many bytes are missing behind it, if that is known.
+    /// Returns how many wait.
+    pub fn add_piece(&self, py: Python<'_>, data: &[u8], left: Option<u64>) -> PyResult<usize> {
+        let gathered = self.state.with(py, |s| match left {
+            Some(left) if s.pieces.gathers() || (left > 0 && s.is_read_whole()) => {
+                s.pieces.gather(py, data, left).map(Some)
+            }
+            _ => Ok(None),
+        });
+        if let Some(len_bytes) = gathered? {
+            return Ok(len_bytes);
+        }
         let mut piece = fallible::bytes(py, data)?;
         let shorter = |len| self.state.with(py, |s| s.pieces.pop_short(py, len));
         while let Some(last) = shorter(piece.as_bytes().len()) {
@@ -350,7 +365,7 @@ impl ClientExchange {
 
     /// The body received so far, as one object.
     pub fn take_pieces<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        pieces::joined(py, &self.state.with(py, |s| s.pieces.take()))
+        pieces::joined(py, &self.state.with(py, |s| s.pieces.take(py))?)
     }
 }
 

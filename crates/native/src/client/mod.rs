@@ -28,6 +28,7 @@ mod exchange;
 mod exchange_methods;
 mod failure;
 mod framing;
+mod gathered;
 mod h2;
 mod loss;
 mod origin;

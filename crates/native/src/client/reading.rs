@@ -28,6 +28,9 @@ pub fn receive(
     fd: RawFd,
 ) -> PyResult<io::Result<usize>> {
     let slf = protocol.cast_exact::<ClientConnection>()?;
+    if let Some(received) = ClientConnection::receive_in_place(slf, fd)? {
+        return Ok(received);
+    }
     with_lent(owner, |shared| match socket::recv(fd, shared) {
         Ok(len @ 1..) => {
             ClientConnection::feed(slf, bytes::written(shared, len))?;
@@ -49,7 +52,8 @@ enum Progress {
 /// What the parser makes of the start of the input.
 enum Read<'a> {
     Head,
-    Data(&'a [u8], usize, bool),
+    /// Bytes of the body, how many of the input they took, and how many of the body are missing, if that is known.
+    Data(&'a [u8], usize, Option<u64>),
     Nothing,
     Refused(Refusal),
 }
@@ -132,18 +136,21 @@ impl ClientConnection {
         let read = this.state.with(py, |s| match &mut s.input {
             Input::Head => Read::Head,
             Input::Body(reader) => match reader.read(input, &LIMITS) {
-                Ok(Piece::Data { data, consumed, ends }) => Read::Data(data, consumed, ends),
+                Ok(Piece::Data { data, consumed, .. }) => Read::Data(data, consumed, reader.left()),
                 Ok(Piece::Incomplete) => Read::Nothing,
                 Err(refusal) => Read::Refused(refusal),
             },
-            Input::Tunnel => Read::Data(input, input.len(), false),
-            Input::Idle | Input::Closed => Read::Data(b"", input.len(), false),
+            Input::Tunnel => Read::Data(input, input.len(), None),
+            Input::Idle | Input::Closed => Read::Data(b"", input.len(), None),
         });
         match read {
             Read::Head => Self::take_head(slf, exchange, input),
-            Read::Data(data, consumed, ends) => {
-                Self::add(slf, exchange, data, ends)?;
-                Ok(if ends { Progress::Ended(consumed) } else { Progress::Used(consumed) })
+            Read::Data(data, consumed, left) => {
+                Self::add(slf, exchange, data, left)?;
+                Ok(match left {
+                    Some(0) => Progress::Ended(consumed),
+                    _ => Progress::Used(consumed),
+                })
             }
             Read::Nothing => Ok(Progress::Stopped),
             Read::Refused(refusal) => {
@@ -153,30 +160,64 @@ impl ClientConnection {
         }
     }
 
-    /// Passes a part of the body to its exchange.
+    /// Passes a part of the body, behind which `left` bytes are missing, to its exchange.
     fn add(
         slf: &Bound<'_, Self>,
         exchange: &Bound<'_, ClientExchange>,
         data: &[u8],
-        ends: bool,
+        left: Option<u64>,
     ) -> PyResult<()> {
         let py = slf.py();
         if data.is_empty() {
             return Ok(());
         }
-        let len_bytes = exchange.get().add_piece(py, data)?;
-        if ends {
+        let len_bytes = exchange.get().add_piece(py, data, left)?;
+        if left == Some(0) {
             return Ok(());
         }
-        let is_streamed = exchange
-            .get()
-            .state
-            .with(py, |s| !matches!(s.reader, Some((super::wake::Until::Whole, _))));
-        if len_bytes > BODY_HIGH_BYTES && is_streamed {
+        if len_bytes > BODY_HIGH_BYTES && !exchange.get().state.with(py, |s| s.is_read_whole()) {
             slf.get().pause_reading(py)?;
         }
+        Self::go_on(slf, exchange)
+    }
+
+    /// A part of the body has arrived, and not all of it.
+    fn go_on(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
         Self::wait_for_response(slf, exchange.get())?;
-        exchange.get().wake_waiters(py)
+        exchange.get().wake_waiters(slf.py())
+    }
+
+    /// One receive of a body that is gathered, into its memory. None: the next bytes are something else.
+    fn receive_in_place(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<Option<io::Result<usize>>> {
+        let py = slf.py();
+        let this = slf.get();
+        let received: PyResult<_> = this.state.with(py, |s| {
+            let (Input::Body(reader), Some(exchange)) = (&mut s.input, &s.exchange) else {
+                return Ok(None);
+            };
+            let Some(left @ 1..) = reader.left().filter(|_| s.buffer.is_empty()) else {
+                return Ok(None);
+            };
+            exchange.get().state.with(py, |e| {
+                let received = e.pieces.receive(py, fd, left)?;
+                let counted =
+                    |data: &[u8]| (data.len(), reader.read(data, &LIMITS).map(|_| reader.left()));
+                Ok(received.map(|received| received.map(counted)))
+            })
+        });
+        let (len, left) = match received? {
+            Some(Ok(received @ (1.., _))) => received,
+            Some(Ok(_)) => return Ok(Some(Ok(0))),
+            Some(Err(error)) => return Ok(Some(Err(error))),
+            None => return Ok(None),
+        };
+        let Some(exchange) = this.exchange(py) else { return Ok(Some(Ok(len))) };
+        match left {
+            Ok(Some(0)) => Self::complete(slf, &exchange, true)?,
+            Ok(_) => Self::go_on(slf, &exchange)?,
+            Err(refusal) => Self::fail(slf, failure::refused(py, refusal))?,
+        }
+        Ok(Some(Ok(len)))
     }
 
     /// The response is complete.

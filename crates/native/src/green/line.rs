@@ -50,7 +50,7 @@ impl<'a, 'py> Limit<'a, 'py> {
     }
 
     /// Whether the error is the timeout itself.
-    fn has_raised(&self, error: &PyErr) -> bool {
+    pub fn has_raised(&self, error: &PyErr) -> bool {
         matches!(self, Self::Timeout(timeout) if error.value(timeout.py()).is(*timeout))
     }
 }

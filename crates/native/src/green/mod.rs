@@ -1,5 +1,6 @@
 //! Green threads: greenlets that the loop's tick resumes, and that switch to one another when they wait.
 
+mod event;
 mod hub;
 mod hub_methods;
 mod io;
@@ -35,6 +36,7 @@ pub fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     hub_methods::add_functions(module)?;
     life::add_to(module)?;
     line::add_to(module)?;
+    module.add_class::<event::EventCore>()?;
     module.add_class::<queue::QueueCore>()?;
     module.add_class::<rlock::RLockCore>()?;
     module.add_class::<thread_lock::LockCore>()?;

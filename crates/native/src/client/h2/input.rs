@@ -6,7 +6,6 @@ use crate::client::exchange::ClientExchange;
 use crate::client::failure::{self, Kind};
 use crate::client::reading::MOST_INFORMATIONAL;
 use crate::client::response_head::{HAS_CODING, HAS_COOKIES, ResponseHead};
-use crate::client::wake::Until;
 use crate::ffi::Object;
 use crate::ffi::fallible;
 use oneloop_http2::{Event, FieldList, HeadKind};
@@ -165,11 +164,9 @@ impl ClientConnection {
         let this = slf.get();
         let exchange = this.exchange_on(py, stream);
         // Whoever wants the whole body takes it at once. Of others the window stays closed until they take it.
-        let is_taken = exchange.as_ref().is_some_and(|exchange| {
-            let reader =
-                |s: &crate::client::exchange::State| matches!(s.reader, Some((Until::Whole, _)));
-            exchange.get().state.with(py, |s| reader(s))
-        });
+        let is_taken = exchange
+            .as_ref()
+            .is_some_and(|exchange| exchange.get().state.with(py, |s| s.is_read_whole()));
         let consumed = this.state.with(py, |s| {
             let Some(h2) = &mut s.h2 else { return Ok(()) };
             h2.session.consume_connection(data.len())?;
@@ -186,7 +183,7 @@ impl ClientConnection {
         if data.is_empty() {
             return Ok(());
         }
-        exchange.get().add_piece(py, data)?;
+        exchange.get().add_piece(py, data, None)?;
         Self::wait_on_stream(slf, exchange.get())?;
         exchange.get().wake_waiters(py)
     }
