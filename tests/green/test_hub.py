@@ -43,6 +43,25 @@ def test_each_thread_has_its_own() -> None:
     assert len({id(hub) for hub in found} | {id(get_hub())}) == 4
 
 
+def test_a_pause_that_was_killed_disturbs_no_later_one() -> None:
+    """Its waiter is still among the ready ones when the next green thread pauses."""
+    ran = list[str]()
+
+    def pause(name: str) -> None:
+        for _ in range(3):
+            green.sleep(0)
+            ran.append(name)
+
+    threads = {name: green.spawn(pause, name) for name in "abcde"}
+    green.sleep(0)
+    threads["c"].kill(block=False)
+    # It has not paused before, and needs a waiter.
+    threads["f"] = green.spawn(pause, "f")
+    green.joinall(list(threads.values()))
+    # `c` was due already, and is killed in its second pause.
+    assert "".join(ran) == "abcdeabdefabdeff"
+
+
 def test_a_hub_that_was_destroyed_is_followed_by_another() -> None:
     first = get_hub()
     green.sleep(0.001)

@@ -60,7 +60,7 @@ def test_all_is_well(tree: Path) -> None:
     status, said, made = land(tree)
     assert status == 0
     assert said[-1] == "9 passed, 0 failed, 7 skipped"
-    assert made[3:] == ["lint", "test", "docs", "smoke-test", "smoke-test"]
+    assert made[3:] == ["lint", "test", "docs", "gevent-suite", "smoke-test", "smoke-test"]
     steps = said[said.index("=== summary") + 1 : -2]
     assert [line.split("  ")[0] for line in steps] == [
         "system packages",
@@ -68,12 +68,13 @@ def test_all_is_well(tree: Path) -> None:
         "lint",
         "make test, Python 3.13",
         "docs",
+        "gevent's tests",
         *(f"smoke tests, Python {version}" for version in ("3.11", "3.15")),
     ]
     assert not any("earlier" in line for line in said)
 
 
-@pytest.mark.parametrize("failing", ["setup", "setup-core", "lint", "docs", "smoke-test"])
+@pytest.mark.parametrize("failing", ["setup", "setup-core", "lint", "docs", "gevent-suite", "smoke-test"])
 def test_a_step_that_fails_is_counted_and_the_others_run(tree: Path, failing: str) -> None:
     status, said, made = land(tree, failing=failing)
     assert status == 1

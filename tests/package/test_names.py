@@ -61,6 +61,7 @@ BASES = (
     "LoopCore",
     "HubCore",
     "LineCore",
+    "EventCore",
     "SemaphoreCore",
     "RLockCore",
     "QueueCore",

@@ -92,7 +92,11 @@ class _Linked:
 class Event(_native.EventCore, _Linked):
     """A flag that green threads and coroutines can wait for; see `threading.Event`."""
 
-    isSet = ready = _native.EventCore.is_set  # noqa: N815 - threading's name
+    def ready(self) -> bool:
+        """Whether the flag is set."""
+        return self.is_set()
+
+    isSet = ready  # noqa: N815 - threading's name
 
     def _count_waiters(self) -> int:
         return self.waiting

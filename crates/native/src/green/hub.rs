@@ -13,6 +13,9 @@ use pyo3::prelude::*;
 use std::cell::RefCell;
 use std::sync::atomic::AtomicUsize;
 
+/// More green threads than these seldom pause at once.
+const MOST_SPARE: usize = 256;
+
 thread_local! {
     /// The hub whose green threads run in this thread.
     static ACTIVE: RefCell<Option<Py<HubCore>>> = const { RefCell::new(None) };
@@ -40,6 +43,8 @@ pub struct HubCore {
     pub(super) is_away: LoopCell<bool>,
     /// Green threads that were started and have not ended. Any thread.
     pub(super) alive: AtomicUsize,
+    /// Waiters of pauses that are over, which later pauses use: nobody else has ever seen them.
+    pub(super) spare: LoopCell<Vec<Object>>,
 }
 
 /// The greenlet that continues.
@@ -60,15 +65,46 @@ impl HubCore {
             greenlet: LoopCell::new(None),
             is_away: LoopCell::new(false),
             alive: AtomicUsize::new(0),
+            spare: LoopCell::default(),
         })
     }
 
     /// The hub of the loop that runs here, of the calling green thread, or of the thread.
     pub fn here(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
-        match active_hub(py).filter(|hub| hub.get().is_away.get(py)) {
-            Some(hub) if call::call0(&imports::running_loop(py)?)?.is_none() => Ok(hub),
-            _ => Ok(call::call0(&imports::find_hub(py)?)?.cast_into()?),
+        match Self::of_green_thread(py)? {
+            Some(hub) => Ok(hub),
+            None => Ok(call::call0(&imports::find_hub(py)?)?.cast_into()?),
         }
+    }
+
+    /// The same, for a caller that will wait: RuntimeError if it may not.
+    pub fn here_to_park(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
+        if let Some(hub) = Self::of_green_thread(py)? {
+            return Ok(hub);
+        }
+        let hub = Self::here(py)?;
+        Self::check_may_park(&hub)?;
+        Ok(hub)
+    }
+
+    /// The hub of the calling green thread; None if the caller is none, or runs a loop.
+    fn of_green_thread(py: Python<'_>) -> PyResult<Option<Bound<'_, Self>>> {
+        match active_hub(py).filter(|hub| hub.get().is_away.get(py)) {
+            Some(hub) if call::call0(&imports::running_loop(py)?)?.is_none() => Ok(Some(hub)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Keeps the waiter of a pause that is over.
+    pub fn keep_spare(&self, py: Python<'_>, waiter: Object) {
+        let unused = self.spare.with(py, |spare| match spare.len() {
+            ..MOST_SPARE => {
+                spare.push(waiter);
+                None
+            }
+            _ => Some(waiter),
+        });
+        drop(unused);
     }
 
     /// Whether a hub runs green threads in this thread.

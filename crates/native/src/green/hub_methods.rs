@@ -65,12 +65,8 @@ impl HubCore {
 
     /// Let other ready green threads run first.
     pub fn pause(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let py = slf.py();
-        let current = greenlet::current(py)?;
         Self::check_may_park(slf)?;
-        let waiter = Waiter::of(slf, &current, false)?;
-        Waiter::resume_soon(&waiter);
-        Waiter::await_turn(&waiter, &current)
+        Waiter::pause(slf)
     }
 
     /// Raise an exception in a waiting greenlet of this thread, in the loop's next tick. Does nothing if it has ended
@@ -102,11 +98,14 @@ impl HubCore {
         visit.call(&self.owner)?;
         self.greenlet
             .peek(|hub| hub.as_ref().map_or(Ok(()), |hub| hub.visit(&visit)))
+            .unwrap_or(Ok(()))?;
+        self.spare
+            .peek(|spare| spare.iter().try_for_each(|waiter| waiter.visit(&visit)))
             .unwrap_or(Ok(()))
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        drop(self.greenlet.take(py));
+        drop((self.greenlet.take(py), self.spare.take(py)));
     }
 }
 
@@ -126,10 +125,10 @@ fn get_hub(py: Python<'_>) -> PyResult<Bound<'_, HubCore>> {
 #[pyfunction]
 #[pyo3(signature = (seconds = 0.0, r#ref = true))]
 fn sleep(py: Python<'_>, seconds: f64, r#ref: bool) -> PyResult<()> {
-    let hub = HubCore::here(py)?;
     if seconds <= 0.0 {
-        return HubCore::pause(&hub);
+        return Waiter::pause(&HubCore::here_to_park(py)?);
     }
+    let hub = HubCore::here(py)?;
     let waiter = Bound::new(py, Waiter::make(&hub))?;
     let wake = waiter.getattr(intern!(py, "wake"))?;
     let timer = if r#ref {

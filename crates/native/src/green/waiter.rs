@@ -10,7 +10,7 @@
 use super::hub::HubCore;
 use super::turn::Turn;
 use crate::event_loop::LoopCore;
-use crate::ffi::{LoopCell, Object, greenlet};
+use crate::ffi::{LoopCell, Object, greenlet, references};
 use crate::imports;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -63,6 +63,29 @@ impl Waiter {
             .state
             .with(hub.py(), |state| (state.greenlet, state.starts) = (greenlet, starts));
         Ok(waiter)
+    }
+
+    /// Queues the calling greenlet, which may wait, and lets others run first.
+    pub fn pause(hub: &Bound<'_, HubCore>) -> PyResult<()> {
+        let py = hub.py();
+        let current = greenlet::current(py)?;
+        let waiter = match hub.get().spare.with(py, Vec::pop) {
+            Some(spare) => {
+                let spare = spare.bind(py).clone().cast_into_exact::<Self>()?;
+                let waiting = Object::new(current.clone());
+                spare.get().state.with(py, |state| state.greenlet = Some(waiting));
+                spare
+            }
+            None => Self::of(hub, &current, false)?,
+        };
+        Self::resume_soon(&waiter);
+        let waited = Self::await_turn(&waiter, &current);
+        // One whose pause an exception has ended is still in the ready queue.
+        if references(waiter.as_unbound()) == 1 {
+            drop(waiter.get().state.take(py));
+            hub.get().keep_spare(py, Object::new(waiter.into_any()));
+        }
+        waited
     }
 
     /// The greenlet to continue, if it still waits. Called when the waiter has left the ready queue.
