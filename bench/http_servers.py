@@ -35,6 +35,7 @@ class Launcher:
         needs: Python modules that the server needs.
         program: which of the module's programs, if it has several.
         many: the module that starts it with several workers; empty if it is measured with one only.
+        socket_needs: further modules for WebSockets.
     """
 
     module: str
@@ -42,6 +43,11 @@ class Launcher:
     needs: tuple[str, ...] = ()
     program: str = ""
     many: str = ""
+    socket_needs: tuple[str, ...] = ()
+
+    def modules(self, form: str) -> tuple[str, ...]:
+        """The modules that the server needs for a form."""
+        return (*self.needs, *self.socket_needs) if form == "websocket" else self.needs
 
 
 #: Programs that run on any asyncio loop.
@@ -50,7 +56,11 @@ ON_LOOPS = {
     "httptools": Launcher("asyncio_http", frozenset({"http"}), ("httptools",)),
     "httptools-cookies": Launcher("asyncio_http", frozenset({"http"}), ("httptools",)),
     "uvicorn": Launcher(
-        "asyncio_http", _ASGI | {"websocket"}, ("uvicorn", "httptools", "websockets"), many="uvicorn_workers"
+        "asyncio_http",
+        _ASGI | {"websocket"},
+        ("uvicorn", "httptools"),
+        many="uvicorn_workers",
+        socket_needs=("websockets",),
     ),
     "uvicorn-zttp": Launcher("asyncio_http", _ASGI, ("uvicorn", "zttp")),
     "uvicorn-wsproto": Launcher("asyncio_http", frozenset({"websocket"}), ("uvicorn", "wsproto")),
@@ -104,7 +114,7 @@ def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
     if serve.form not in launcher.forms:
         raise RivalMissingError(f"{rival} has no {serve.form} form")
     app_needs = APPS[serve.form].needs
-    for module in (*launcher.needs, *((app_needs,) if app_needs else ())):
+    for module in (*launcher.modules(serve.form), *((app_needs,) if app_needs else ())):
         if not has_module(module):
             raise RivalMissingError(f"{module} is not installed")
     if rival.startswith(NGINX) and find_nginx() is None:

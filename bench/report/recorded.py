@@ -76,10 +76,12 @@ class Recorded:
         part = self.record["suites"][suite]
         return (OLD if suite in self.stale else "") + (UNCLEAN if part["dirty"] or part["trial"] else "")
 
+    def _marked(self, suite: str, row: str) -> str:
+        return f"{row} {self._marks(suite)}".rstrip()
+
     def _lines(self) -> list[Line]:
         found = [line for case in self.cases for line in page.lines(case)]
-        marks = {suite: self._marks(suite) for suite in self.record["suites"]}
-        return [replace(line, row=f"{line.row} {marks[line.suite]}".rstrip()) for line in found]
+        return [replace(line, row=self._marked(line.suite, line.row)) for line in found]
 
     def _table(self, lines: Iterable[Line]) -> str:
         shown = list(lines)
@@ -91,17 +93,15 @@ class Recorded:
 
     def _exchanged(self) -> str:
         found = [line for case in self.cases for line in page.exchanged_loops(case)]
-        marks = {suite: self._marks(suite) for suite in self.record["suites"]}
-        shown = [[suite, f"{row} {marks[suite]}".rstrip(), *rest] for suite, row, *rest in found]
-        seen = "".join(marks[suite] for suite, *_ in found)
+        shown = [[suite, self._marked(suite, row), *rest] for suite, row, *rest in found]
+        seen = "".join(self._marks(suite) for suite in {suite for suite, *_ in found})
         remarks = [f"\n{mark} {words}\n" for mark, words in MARKS.items() if mark in seen]
         return f"\n{page.exchanged_table(shown)}{''.join(remarks)}"
 
     def _chosen(self, names: list[str]) -> str:
         by_case = {f"{case['suite']}: {case['name']}": page.lines(case) for case in self.cases}
-        marks = {suite: self._marks(suite) for suite in self.record["suites"]}
         found = [line for name in names for line in by_case.get(name, [])]
-        text = self._table(replace(line, row=f"{line.row} {marks[line.suite]}".rstrip()) for line in found)
+        text = self._table(replace(line, row=self._marked(line.suite, line.row)) for line in found)
         absent_rows = [name for name in names if name not in by_case]
         return text + (f"\nNot measured yet: {'; '.join(absent_rows)}.\n" if absent_rows else "")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench import demo
+from bench import demo, http_servers
 from bench.install import ROOT, requirement_lines
 from bench.model import Case, Result, RivalMissingError, Row, Sample, Settings
 from bench.story import STORY
@@ -53,6 +53,17 @@ def test_tables_and_page(
     text = page.read_text()
     assert text.count("<svg") >= len(demo.cases())
     assert "Flask hello" in text
+
+
+def test_what_the_servers_of_the_rows_need_is_installed_for_them() -> None:
+    """So that no row of a fresh checkout is missing."""
+    listed = {line.partition("==")[0].lower() for line in requirement_lines(ROOT / "requirements" / "demo.txt")}
+    for chapter in STORY:
+        program, _, loop = chapter.theirs.partition(" on ")
+        launcher = http_servers.ON_LOOPS.get(program) or http_servers.OTHERS.get(program)
+        if chapter.suite == "http" and launcher is not None:
+            form = "http" if loop else "flask"
+            assert set(launcher.modules(form)) <= listed, chapter.title
 
 
 def test_a_package_that_is_missing_has_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

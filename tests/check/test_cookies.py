@@ -186,3 +186,20 @@ def test_where_a_cookie_goes(field: str, url: str, value: str) -> None:
     cookies = Cookies()
     cookies.keep("http://site.test/", [field])
     assert cookies.value(url) == value
+
+
+@pytest.mark.parametrize(
+    ("field", "url", "value"),
+    [
+        ("a=1", "http://127.0.0.1:81/", "a=1"),
+        ("a=1", "http://127.1.0.1/", ""),
+        ("a=1; Domain=127.0.0.1", "http://127.0.0.1/", "a=1"),
+        ("a=1; Domain=.0.1", "http://127.1.0.1/", ""),
+        ("a=1; Domain=0.0.1", "http://127.0.0.1/", ""),
+    ],
+)
+def test_an_address_has_no_domain_above_it(field: str, url: str, value: str) -> None:
+    """RFC 6265 section 5.1.3."""
+    cookies = Cookies()
+    cookies.keep("http://127.0.0.1/", [field])
+    assert cookies.value(url) == value

@@ -13,7 +13,7 @@ from importlib import import_module
 import pytest
 
 from oneloop.http import DecodingError
-from oneloop.http.client.codings import MOST_CODINGS, PIECE_BYTES, Decoder, decoder_for
+from oneloop.http.client.codings import MOST_CODINGS, PIECE_BYTES, Decoder, _Gzip, decoder_for
 
 TEXT = b"".join(b"%d words and more words\n" % number for number in range(2000))
 
@@ -102,6 +102,16 @@ def test_what_stands_behind_the_last_member(behind: bytes) -> None:
     assert decoder_of("gzip").whole(data) == TEXT
     decoder = decoder_of("gzip")
     assert b"".join(b"".join(decoder.pieces(data[at : at + 1])) for at in range(len(data))) == TEXT
+
+
+def test_what_stands_behind_the_last_member_is_not_kept() -> None:
+    decoder = _Gzip()
+    assert b"".join(decoder.decode(gzip.compress(TEXT) + b"garbage")) == TEXT
+    for _ in range(3):
+        assert list(decoder.decode(bytes(1000))) == []
+    # Not even if it looks like another one later.
+    assert list(decoder.decode(gzip.compress(TEXT))) == []
+    assert decoder._behind == b""
 
 
 def test_several_codings() -> None:

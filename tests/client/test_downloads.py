@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oneloop.http import HTTPStatusError, ReadError, RemoteProtocolError
+from oneloop.http import Auth, HTTPStatusError, ReadError, RemoteProtocolError, Request, Response
 from tests.client.callers import Caller
 from tests.client.servers import Peer, RawServer
 
@@ -130,6 +131,33 @@ def test_refusals(caller: Caller, tmp_path: Path, status: str) -> None:
     response: Any = caught.value.response
     assert response.content == b"why"
     assert left(tmp_path) == []
+
+
+class _OfOneKind(Auth):
+    """What a client without coroutines, or one of coroutines alone, can use."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def sync_auth_flow(self, request: Request) -> Generator[Request, Response, None]:
+        assert self._kind != "coroutine"
+        request.headers["Authorization"] = "known"
+        yield request
+
+    async def async_auth_flow(self, request: Request) -> AsyncGenerator[Request, Response]:
+        assert self._kind == "coroutine"
+        request.headers["Authorization"] = "known"
+        yield request
+
+
+def test_the_flow_of_an_auth_is_that_of_the_client(caller: Caller, tmp_path: Path) -> None:
+    def serve(peer: Peer) -> None:
+        while head := peer.head():
+            peer.answer(b"content", "200 OK" if b"uthorization: known" in head else "401 Unauthorized")
+
+    with RawServer(serve) as server:
+        caller.download(server.url, tmp_path / "file", auth=_OfOneKind(caller.kind))
+    assert (tmp_path / "file").read_bytes() == b"content"
 
 
 def test_a_folder_that_is_not_there(caller: Caller, tmp_path: Path) -> None:

@@ -61,14 +61,15 @@ def test_the_programs_own_cookie_field_is_for_one_request(cookies: Any, sent: st
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "QUERY"])
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_methods_and_bodies(status: int, method: str, is_whole: bool) -> None:
-    """RFC 9110 section 15.4, and what browsers and httpx do."""
+    """RFC 9110 section 15.4, and what browsers and httpx do; of QUERY RFC 10008 section 2.5."""
     content: Any = b"body" if is_whole else [b"body"]
     fields = {"Content-Type": "text/plain"}
     following = follow(method, "http://a/", status, "/other", content=content, headers=fields)
-    becomes_get = method not in ("GET", "HEAD") and (status in (302, 303) or (status, method) == (301, "POST"))
+    of_every_method = status == 303 or (status == 302 and method != "QUERY")
+    becomes_get = method not in ("GET", "HEAD") and (of_every_method or (status, method) == (301, "POST"))
     assert following.method == ("GET" if becomes_get else method)
     framing = {"content-length", "transfer-encoding", "content-type"} & set(following.headers)
     if becomes_get:

@@ -315,6 +315,17 @@ def test_traces(pair: tuple[Any, Any], served: Farm) -> None:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
+def test_traces_of_a_connection_that_is_refused(pair: tuple[Any, Any]) -> None:
+    def events(package: Any) -> list[str]:
+        seen: list[str] = []
+        with package.ConnectionPool() as pool, pytest.raises(package.ConnectError):
+            pool.request("GET", "http://127.0.0.1:1/", extensions={"trace": lambda name, info: seen.append(name)})
+        return seen
+
+    assert events(pair[1]) == events(pair[0])
+
+
+@pytest.mark.parametrize("pair", PAIRS)
 def test_retries_and_socket_options(pair: tuple[Any, Any], served: Farm) -> None:
     import socket
 

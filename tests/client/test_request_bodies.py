@@ -34,6 +34,13 @@ from tests.client.conftest import MakeCaller
 from tests.client.servers import Peer, RawServer, hold, secured
 
 
+def test_a_form_is_no_list_of_pairs(caller: Caller) -> None:
+    with RawServer(hold) as server:
+        with pytest.raises(TypeError, match="a form is a mapping"):
+            caller.post(server.url, data=[("a", "1"), ("a", "2")])
+        assert server.connections == 0
+
+
 async def slow_parts() -> Any:
     while True:
         await asyncio.sleep(0.02)

@@ -211,6 +211,13 @@ def test_multipart(caller: Caller, server: RawServer, recorder: Recorder, tmp_pa
     assert recorder.fields()["content-length"] == str(len(recorder.bodies[0]))
 
 
+@pytest.mark.parametrize("part", [("a", b"", "text/plain\r\nX-Evil: 1"), ("a", b"", "text/plain", {"X": "1\n"})])
+def test_a_field_of_a_part_has_no_line_end(caller: Caller, server: RawServer, part: Any) -> None:
+    with pytest.raises(ValueError, match="line end"):
+        caller.post(server.url, files={"file": part})
+    assert server.connections == 0
+
+
 def test_expect(caller: Caller) -> None:
     """The body waits for `100 Continue`, and is not sent after a refusal."""
     seen: list[bytes] = []

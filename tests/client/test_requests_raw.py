@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -73,7 +74,17 @@ def deleted(response: requests.Response) -> Any:
     return hasattr(response.raw, "msg"), hasattr(response.raw, "no_such"), response.raw.read()
 
 
-LOOKS: list[Look] = [read_twice, parts, one_part, decoding, attributes, lines, closed, deleted]
+def whole_parts(response: requests.Response) -> Any:
+    return list(response.iter_content(None)), response.raw.closed
+
+
+def first_bytes(response: requests.Response) -> Any:
+    return response.raw._fp.read1(2), response.raw._fp.read(), response.raw._fp.read1(2)
+
+
+LOOKS: list[Look] = [
+    read_twice, parts, one_part, decoding, attributes, lines, closed, deleted, whole_parts, first_bytes,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", ["/echo", "/chunked", "/nothing", "/closed", "/until-close"])
@@ -99,6 +110,42 @@ def test_it_is_what_it_would_be_at_once(
         ours = seen()
         monkeypatch.setattr(requests_adapter, "PendingRaw", raw_response)
         assert seen() == ours
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda response: response.iter_lines(),
+        lambda response: response.iter_content(1000),
+        lambda response: response.iter_content(None),
+        lambda response: response.raw.stream(1000),
+        lambda response: response.raw.read_chunked(),
+    ],
+    ids=["lines", "content", "content whole", "stream", "chunks"],
+)
+def test_chunks_come_as_they_are_sent(session: requests.Session, how: Callable[[requests.Response], Any]) -> None:
+    """The server sends the next one when this one is here."""
+
+    def serve(peer: Peer) -> None:
+        while peer.head():
+            peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for number in range(5):
+                peer.send(b"7\r\nline %d\n\r\n" % number)
+                assert came.wait(60)
+                came.clear()
+            peer.send(b"0\r\n\r\n")
+
+    came = threading.Event()
+    with RawServer(serve) as server:
+        for _ in range(2):
+            response = session.get(server.url, stream=True, timeout=60)
+            found = []
+            for part in how(response):
+                found.append(part.strip())
+                came.set()
+            assert found == [b"line %d" % number for number in range(5)]
+            assert response.raw.version_string == "HTTP/1.1"
+        assert server.connections == 1
 
 
 def test_what_is_made_for_nobody(session: requests.Session) -> None:

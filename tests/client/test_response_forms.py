@@ -6,10 +6,11 @@ import gzip
 import threading
 import zlib
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from oneloop.http import DecodingError, ReadError, RemoteProtocolError, ResponseTooLarge
+from oneloop.http import AsyncClient, DecodingError, ReadError, RemoteProtocolError, ResponseTooLarge
 from tests.client.callers import Caller
 from tests.client.conftest import MakeCaller
 from tests.client.servers import Peer, RawServer, echo
@@ -115,6 +116,28 @@ def test_too_short(caller: Caller, cut: int) -> None:
         caller.get(server.url)
     expected = "45 bytes before the end" if cut > 40 else "without sending a response"
     assert expected in str(caught.value) or cut == 45
+
+
+@pytest.mark.parametrize("how", ["iter_bytes", "iter_raw", "iter_text", "iter_lines"])
+def test_what_fails_while_a_body_is_read_names_the_request(caller: Caller, how: str) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello"
+    with served(answer, closes=True) as server:
+        with pytest.raises(RemoteProtocolError) as caught:
+            caller.pieces("GET", server.url, how)
+        assert str(caught.value.request.url) == server.url + "/"
+
+
+async def test_what_fails_while_a_streamed_body_is_read_whole_names_the_request(tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello"
+    with served(answer, closes=True) as server:
+        async with AsyncClient() as client:
+            async with client.stream("GET", server.url) as response:
+                with pytest.raises(RemoteProtocolError) as caught:
+                    await response.aread()
+            assert str(caught.value.request.url) == server.url + "/"
+            with pytest.raises(RemoteProtocolError) as caught:
+                await client.download(server.url, tmp_path / "file")
+            assert str(caught.value.request.url) == server.url + "/"
 
 
 def test_a_reset(caller: Caller) -> None:

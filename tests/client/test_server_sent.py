@@ -55,13 +55,43 @@ def test_cut_anywhere(seed: int) -> None:
     assert list(EventSource(response)) == EVENTS
 
 
+def test_a_line_that_ends_with_a_carriage_return_ends_at_once() -> None:
+    """And the last event of such a stream is one."""
+    response = Response(200, headers={"content-type": "text/event-stream"}, content=b"")
+    parser = EventSource(response)._parser()
+    assert [event.data for event in parser.add("data: 1\r\r")] == ["1"]
+    assert [event.data for event in parser.add("\ndata: 2\r")] == []
+    assert [event.data for event in parser.add("\n")] == []
+    assert [event.data for event in parser.add("\r")] == ["2"]
+
+
+def test_a_line_that_comes_in_many_parts_is_put_together_once() -> None:
+    response = Response(200, headers={"content-type": "text/event-stream"}, content=b"")
+    parser = EventSource(response, max_event_size=None)._parser()
+    for _ in range(20_000):
+        assert list(parser.add("data:"[:1])) == []
+    assert len(parser._held) == 20_000
+    assert list(parser.add("\n\n")) == []
+    assert parser._held == []
+
+
 def test_what_is_no_stream_of_events(caller: Caller) -> None:
     def serve(peer: Peer) -> None:
         while peer.head():
             peer.answer(b"data: x\n\n", "200 OK", "Content-Type: text/plain")
 
-    with RawServer(serve) as server, pytest.raises(SSEError, match="text/plain"):
+    with RawServer(serve) as server, pytest.raises(SSEError, match=r"'text/plain'\.$"):
         caller.events(server.url)
+
+
+def test_an_error_page_instead_of_events(caller: Caller) -> None:
+    def serve(peer: Peer) -> None:
+        while peer.head():
+            peer.answer(b"", "404 Not Found")
+
+    with RawServer(serve) as server, pytest.raises(SSEError, match="status 404") as caught:
+        caller.events(server.url)
+    assert str(caught.value.request.url) == server.url + "/"
 
 
 @pytest.mark.parametrize("content", [b"data: " + b"x" * 100, b"data: x\n" * 20])

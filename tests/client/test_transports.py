@@ -10,6 +10,7 @@ import pytest
 import oneloop
 from tests.certificates import client_context
 from tests.client.farm import MANNERS, Farm, farm
+from tests.client.servers import Peer, RawServer
 
 pytest.importorskip("httpx2", reason="needs the packages httpx, httpx2 and requests")
 
@@ -59,6 +60,24 @@ def fetched_by_coroutines(package: Any, transport: Any, method: str, url: str, *
                 return (type(error).__name__, str(error.request.url))
 
     return oneloop.run(main())
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("transport", [HttpxTransport, None])
+def test_a_body_that_was_closed_before_its_end_is_not_whole(package: Any, transport: Any) -> None:
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + bytes(1000))
+        peer.wait_for_end()
+
+    own = None if transport is None else transport()
+    with RawServer(serve) as server, package.Client(transport=own, trust_env=False) as client:
+        with client.stream("GET", server.url) as response:
+            pieces = iter(response.stream)
+            next(pieces)
+            response.stream.close()
+            with pytest.raises(package.ReadError):
+                next(pieces)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
 
+import oneloop
 from oneloop import green
 from oneloop.green import Timeout
 from oneloop.green.event import AsyncResult, Event
@@ -146,6 +149,41 @@ def test_a_timeout_object_ends_the_wait_for_an_event() -> None:
     with pytest.raises(KeyError):
         event.wait(timeout=Timeout(0.001, KeyError))  # type: ignore[arg-type]
     assert event.waiting == 0
+
+
+def test_a_timeout_of_an_event_that_is_none() -> None:
+    event = Event()
+    with pytest.raises(TypeError, match="must be a number or a Timeout"):
+        event.wait(KeyError("x"))  # type: ignore[arg-type]
+    assert event.waiting == 0
+
+
+def test_a_link_that_was_added_twice_is_called_once() -> None:
+    """As in gevent."""
+    event, told = Event(), list[Any]()
+    link = told.append
+    event.rawlink(link)
+    event.rawlink(link)
+    assert event.linkcount() == 2
+    event.set()
+    green.sleep(0)
+    assert (told, event.linkcount()) == ([event], 0)
+
+
+def test_an_event_that_was_set_keeps_no_loop() -> None:
+    for wait in (lambda event: green.spawn(event.wait), lambda event: asyncio.ensure_future(event.wait())):
+        event = Event()
+
+        async def main(wait: Any = wait, event: Event = event) -> weakref.ref[Any]:
+            waiting = wait(event)
+            await asyncio.sleep(0)
+            event.set()
+            await waiting
+            return weakref.ref(asyncio.get_running_loop())
+
+        loop = oneloop.run(main())
+        gc.collect()
+        assert loop() is None
 
 
 def test_a_wait_lets_those_run_that_were_woken_before() -> None:

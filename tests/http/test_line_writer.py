@@ -285,9 +285,30 @@ def test_a_named_pipe_whose_reader_comes_later(
     ours = os.open(tmp_path / "log", os.O_RDONLY)
     for _ in range(100):
         writer.write(BATCH)
-    assert (writer.dropped_lines, writer._needs_thread) == (0, False)
+    assert (writer.dropped_lines, writer._needs_thread) == (2, False)
     assert run_reading(loop, ours, 100 * len(BATCH)) == 100 * BATCH
     writer.close()
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_each_time_without_a_reader_is_told_and_at_the_end_what_was_lost(
+    loop: asyncio.AbstractEventLoop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.mkfifo(tmp_path / "log")
+    ours = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    theirs = os.open(tmp_path / "log", os.O_WRONLY)
+    writer = LineWriter(loop, theirs)
+    for time_number in range(1, 4):
+        writer.write(b"read\n")
+        assert os.read(ours, 100) == b"read\n"
+        os.close(ours)
+        for _ in range(5):
+            writer.write(b"lost\nlost\n")
+        assert caplog.text.count("cannot be written") == time_number
+        ours = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    writer.close()
+    assert "30 lines of the access log were dropped" in caplog.text
     os.close(ours)
     os.close(theirs)
 
@@ -313,6 +334,8 @@ def test_a_named_pipe_whose_reader_is_replaced(
             await asyncio.sleep(0.001)
 
     loop.run_until_complete(asyncio.wait_for(failed(), 60))
+    lost = writer.dropped_lines
+    assert lost * len(BATCH) // 1000 >= KEPT_BYTES // 2
     count = KEPT_BYTES // len(BATCH)
     ours = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
     with contextlib.suppress(BlockingIOError):
@@ -321,7 +344,7 @@ def test_a_named_pipe_whose_reader_is_replaced(
     os.set_blocking(ours, True)
     for _ in range(count):
         writer.write(BATCH)
-    assert writer.dropped_lines == 0
+    assert writer.dropped_lines == lost
     assert run_reading(loop, ours, count * len(BATCH)) == count * BATCH
     writer.close()
     os.close(ours)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from email.message import Message
-from http.cookiejar import CookieJar, DefaultCookiePolicy
+from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 from urllib.request import Request
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class Cookies:
     def __init__(self) -> None:
         # The default is to send a cookie without a domain to the subdomains of its host, too.
         strict = DefaultCookiePolicy.DomainStrictNonDomain
-        self._jar = CookieJar(DefaultCookiePolicy(strict_domain=True, strict_ns_domain=strict))
+        self._jar = CookieJar(_Policy(strict_domain=True, strict_ns_domain=strict))
 
     def keep(self, url: str, fields: Iterable[str]) -> None:
         """Keep the cookies of a response.
@@ -44,6 +46,24 @@ class Cookies:
         request = Request(url)
         self._jar.add_cookie_header(request)
         return request.get_header("Cookie") or ""
+
+
+class _Policy(DefaultCookiePolicy):
+    """The standard library's, and RFC 6265 section 5.1.3: an address has no domain above it."""
+
+    def set_ok_domain(self, cookie: Cookie, request: Request) -> bool:
+        host = urlsplit(request.full_url).hostname or ""
+        if cookie.domain_specified and _is_address(host) and cookie.domain.removeprefix(".").strip("[]") != host:
+            return False
+        return super().set_ok_domain(cookie, request)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class _Answer:

@@ -72,10 +72,15 @@ class _Linked:
         return len(self._links) + len(self._told_links) + self._count_waiters()
 
     def _notify(self) -> None:
+        # By their numbers: a callback may be unhashable. Each is kept, so that no other one gets its number.
+        called: dict[int, Callable[[Any], object]] = {}
         for _ in range(len(self._told_links)):
             if not self._told_links:
                 return
             link = self._told_links.popleft()
+            if id(link) in called:
+                continue
+            called[id(link)] = link
             try:
                 link(self)
             except BaseException as error:  # noqa: BLE001 - it is reported
@@ -111,10 +116,10 @@ class Event(_native.EventCore, _Linked):
     """`threading` calls them in a forked child on its events, which may be these."""
 
     async def _waited(self, timeout: float | Timeout | None) -> bool:
-        place = Coroutine()
+        place = Coroutine(timeout)
         if self._is_set_or_enter(place):
             return True
-        return await wait_at(self, place, timeout) is not TIMED_OUT or self.is_set()
+        return await wait_at(self, place) is not TIMED_OUT or self.is_set()
 
     def __repr__(self) -> str:
         state = "set" if self.is_set() else "clear"
@@ -258,9 +263,9 @@ class AsyncResult(_Linked, Generic[T]):
 
     async def _waited(self, timeout: float | Timeout | None) -> Any:
         with self._line.guard:
-            place = None if self._is_set else self._line.enter_coroutine()
+            place = None if self._is_set else self._line.enter_coroutine(timeout)
         if place is not None:
-            await self._line.waited(place, timeout)
+            await self._line.waited(place)
         return self._value
 
     def cancel(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from _thread import RLock as _RLock  # the original lock, even if patching replaces it later
-from math import inf
+from math import inf, isfinite, ldexp
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from oneloop import _native
@@ -22,11 +22,22 @@ __all__ = ["TIMED_OUT", "Coroutine", "Line", "wait_at"]
 
 
 class Coroutine:
-    """A coroutine that waits: a future with the methods of a `Waiter`. Any thread can wake it."""
+    """A coroutine that waits: a future with the methods of a `Waiter`. Any thread can wake it.
 
-    __slots__ = ("_value", "future", "is_woken", "loop")
+    Args:
+        timeout_s: how long it waits; None: without a limit. It is read here, before the place is in a line: what a
+            place is woken with is lost if nobody waits there.
 
-    def __init__(self) -> None:
+    Raises:
+        TypeError, OverflowError: the timeout is no number.
+    """
+
+    __slots__ = ("_value", "future", "is_woken", "limit_s", "loop")
+
+    def __init__(self, timeout_s: SupportsFloat | None = None) -> None:
+        # Unlike `float`, it takes no text.
+        limit_s = inf if timeout_s is None else ldexp(timeout_s, 0)
+        self.limit_s = max(limit_s, 0.0)
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self.is_woken = False
@@ -72,38 +83,29 @@ class Line(_native.LineCore):
             if not self.wake(value):
                 return
 
-    def enter_coroutine(self) -> Coroutine:
+    def enter_coroutine(self, timeout_s: SupportsFloat | None = None) -> Coroutine:
         """Add the calling coroutine to the line. Call `waited` with the result."""
-        place = Coroutine()
+        place = Coroutine(timeout_s)
         self.add(place)
         return place
 
-    async def waited(
-        self,
-        place: Coroutine,
-        timeout_s: SupportsFloat | None = None,
-        given_back: Callable[[Any], object] | None = None,
-    ) -> Any:
+    async def waited(self, place: Coroutine, given_back: Callable[[Any], object] | None = None) -> Any:
         """Like `wait`, for coroutines."""
-        return await wait_at(self, place, timeout_s, given_back)
+        return await wait_at(self, place, given_back)
 
 
-async def wait_at(
-    line: Any,
-    place: Coroutine,
-    timeout_s: SupportsFloat | None = None,
-    given_back: Callable[[Any], object] | None = None,
-) -> Any:
+async def wait_at(line: Any, place: Coroutine, given_back: Callable[[Any], object] | None = None) -> Any:
     """Wait in a coroutine until its place in a line is woken.
 
     If the coroutine is cancelled after it was woken, `given_back` is called with the value.
 
     Returns:
-        The value it was woken with, or `TIMED_OUT` after `timeout_s` seconds.
+        The value it was woken with, or `TIMED_OUT` after the place's time.
     """
-    ends = timeout_s is not None and float(timeout_s) != inf
-    timer = place.loop.call_later(max(float(timeout_s), 0), place.wake, TIMED_OUT) if ends else None  # type: ignore[arg-type]
+    timer = None
     try:
+        if isfinite(place.limit_s):
+            timer = place.loop.call_later(place.limit_s, place.wake, TIMED_OUT)
         value = await place.future
     except BaseException:
         line.forget(place)

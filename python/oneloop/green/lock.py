@@ -109,10 +109,10 @@ class Semaphore(_native.SemaphoreCore):
         return place.done()
 
     async def _acquired(self, timeout: SupportsFloat | None = None) -> bool:
-        place = Coroutine()
+        place = Coroutine(timeout)
         if self._take_or_enter(place):
             return True
-        return await wait_at(self, place, timeout, self._give_back) is not TIMED_OUT
+        return await wait_at(self, place, self._give_back) is not TIMED_OUT
 
     def _give_back(self, _: Any) -> None:
         self._pass_on()

@@ -168,10 +168,10 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
 
     async def _placed(self, item: T, timeout: float | Timeout | None) -> None:
         if self._is_plain:
-            waiting = Coroutine()
+            waiting = Coroutine(timeout)
             if self._try_put(item, waiting):
                 return
-            woken = await wait_at(self, waiting, timeout, self._kept_room_given_back)
+            woken = await wait_at(self, waiting, self._kept_room_given_back)
             if woken is TIMED_OUT:
                 raise Full
             if woken is _SHUT:
@@ -183,8 +183,8 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
             with self._getters.guard:
                 if self._put_at_once(item):
                     return
-                place = self._putters.enter_coroutine()
-            if await self._putters.waited(place, left.seconds(), self._room_given_back) is TIMED_OUT:
+                place = self._putters.enter_coroutine(left.seconds())
+            if await self._putters.waited(place, self._room_given_back) is TIMED_OUT:
                 raise Full
 
     def _put_at_once(self, item: T) -> bool:
@@ -244,20 +244,20 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
 
     async def _gotten(self, timeout: float | Timeout | None) -> T:
         if self._is_plain:
-            place = Coroutine()
+            place = Coroutine(timeout)
             gotten = self._try_get(place)
             if gotten is not None:
                 item: T = gotten[0]
                 return item
-            return self._given(await self._getters.waited(place, timeout, self._item_given_back))
+            return self._given(await self._getters.waited(place, self._item_given_back))
         left = Countdown(timeout)
         while True:
             with self._getters.guard:
                 if self.queue:
                     return self._get_at_once()
                 self._check_shut()
-                place = self._getters.enter_coroutine()
-            given = await self._getters.waited(place, left.seconds(), self._item_given_back)
+                place = self._getters.enter_coroutine(left.seconds())
+            given = await self._getters.waited(place, self._item_given_back)
             if given is not _LOOK:
                 return self._given(given)
 
@@ -397,9 +397,9 @@ class Queue(SimpleQueue[T]):
         return self.unfinished_tasks <= 0
 
     async def _finished(self, timeout: float | None) -> bool:
-        place = Coroutine()
+        place = Coroutine(timeout)
         if self._enter_unfinished(place):
-            await wait_at(self._finishers, place, timeout)
+            await wait_at(self._finishers, place)
         return self.unfinished_tasks <= 0
 
     def _drop_all(self) -> None:
@@ -520,11 +520,11 @@ class Channel(SimpleQueue[T]):
         with self._getters.guard:
             if self._put_at_once(item):
                 return
-            place = self._putters.enter_coroutine()
+            place = self._putters.enter_coroutine(timeout)
             offer = (item, place)
             self.queue.append(offer)
         try:
-            self._check_taken(await self._putters.waited(place, timeout))
+            self._check_taken(await self._putters.waited(place))
         finally:
             self._withdraw(offer)
 

@@ -10,7 +10,7 @@
 | one that cannot be so used | by a thread                                                  |
 
 The description itself belongs to other processes, too: O_NONBLOCK on it would be theirs. Lines that nobody takes are
-kept up to a limit. Further ones are dropped and counted.
+kept up to a limit. Further ones, and those that cannot be written, are dropped and counted.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class LineWriter:
 
     def write(self, lines: bytes) -> None:
         """Write lines, each with its end, or keep them until they can be written."""
-        if self._is_unread and not self._has_reader():
+        if self._is_unread and not self._has_reader(lines):
             return
         if not self._kept and not self._needs_thread and len(lines) <= WHOLE_BYTES:
             # Most often: one call for each iteration of the loop.
@@ -106,8 +106,9 @@ class LineWriter:
             except BlockingIOError:
                 pass
             except OSError as error:
-                self._fail(error)
+                self._fail(error, lines)
                 return
+            self._is_broken = False
             if not lines:
                 return
         if self._kept_bytes + len(lines) > KEPT_BYTES and self._kept:
@@ -124,11 +125,11 @@ class LineWriter:
         elif is_idle:
             self._go_on()
 
-    def _has_reader(self) -> bool:
-        """Open a pipe again for which a reader may have come."""
+    def _has_reader(self, lines: bytes) -> bool:
+        """Open a pipe again for which a reader may have come. Without one the lines are lost."""
         self._open()
         if self._is_unread:
-            self._fail(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
+            self._fail(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)), lines)
         return not self._is_unread
 
     def _go_on(self) -> None:
@@ -151,6 +152,7 @@ class LineWriter:
 
     def _take_off(self, written_bytes: int) -> None:
         """The beginning of what is kept was written."""
+        self._is_broken = False
         self._kept_bytes -= written_bytes
         left = self._kept[0][written_bytes:]
         if left:
@@ -180,8 +182,7 @@ class LineWriter:
             except OSError as error:
                 with self._lock:
                     # Nobody writes it any more, and the end does not wait for it.
-                    self._kept.clear()
-                    self._kept_bytes = 0
+                    self._drop_kept()
                     self._is_waiting = False
                 # The loop is closed: the end has told what it has to tell.
                 with contextlib.suppress(RuntimeError):
@@ -192,11 +193,17 @@ class LineWriter:
                 if self._kept and self._kept[0] is data:
                     self._take_off(written)
 
-    def _fail(self, error: OSError) -> None:
-        """Log the first error. The server continues without these lines."""
+    def _drop_kept(self) -> None:
+        """With the lock: nobody gets what is kept."""
+        self.dropped_lines += sum(lines.count(b"\n") for lines in self._kept)
+        self._kept.clear()
+        self._kept_bytes = 0
+
+    def _fail(self, error: OSError, lines: bytes = b"") -> None:
+        """Log the first error since a line was written. The server continues without these lines, and those kept."""
         with self._lock:
-            self._kept.clear()
-            self._kept_bytes = 0
+            self.dropped_lines += lines.count(b"\n")
+            self._drop_kept()
         if not self._is_broken:
             self._is_broken = True
             log.warning("The access log cannot be written: %s", error)
@@ -223,9 +230,7 @@ class LineWriter:
                 self._fail(error)
             if left_s <= 0:
                 with self._lock:
-                    self.dropped_lines += sum(lines.count(b"\n") for lines in self._kept)
-                    self._kept.clear()
-                    self._kept_bytes = 0
+                    self._drop_kept()
         self._is_unread = False
         self._own, self._put = None, self._writer_to(self._fd)
         end, self._end = self._end, lambda: None

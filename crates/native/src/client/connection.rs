@@ -22,6 +22,7 @@ use crate::ffi::{Link, LoopCell, Object, bytes};
 use crate::transport::{StreamTransport, Under};
 use oneloop_engine::sys::clock::monotonic_ns;
 use oneloop_http1::BodyReader;
+use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -428,13 +429,14 @@ impl ClientConnection {
     fn connection_lost(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        if exc.is_none() {
-            Self::end_input(slf)?;
-        } else {
+        let ended = match &exc {
+            None => Self::end_input(slf),
             // A response that came before a write failed.
-            Self::drain(slf)?;
-        }
-        let lost = Self::lose(slf, exc);
+            Some(error) if error.is_instance_of::<PyOSError>() => Self::drain(slf),
+            // The parser has not taken all that was received: what follows has no place.
+            Some(_) => Ok(()),
+        };
+        let lost = ended.and(Self::lose(slf, exc));
         let (under, buffer, timer, h2) = this.state.with(py, |s| {
             s.is_lost = true;
             s.input = Input::Closed;

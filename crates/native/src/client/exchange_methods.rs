@@ -101,15 +101,11 @@ impl ClientExchange {
         self.wake_waiters(py)
     }
 
-    /// End the exchange. If the response is not complete, its connection is closed.
+    /// End the exchange. If the response is not complete, its connection is closed, and who waits for more of it gets a
+    /// ReadError.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let py = slf.py();
         let given_up = Self::give_up(slf);
-        // Others may wait on a tunnel. Of a response, the only one is the caller.
-        if slf.get().state.with(py, |s| s.is_tunnel) {
-            return given_up.and(slf.get().wake_waiters(py));
-        }
-        given_up
+        given_up.and(slf.get().wake_waiters(slf.py()))
     }
 
     /// End a tunnel: the connection is closed when what was written has been sent.

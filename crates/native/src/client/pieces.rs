@@ -56,7 +56,7 @@ impl Pieces {
         let mut data = data;
         if self.gathered.is_none() {
             let arrived = self.len_bytes + data.len();
-            let wanted = foretold(arrived as u64 + left, arrived).max(arrived);
+            let wanted = foretold(arrived as u64 + left, arrived);
             let mut gathered = Gathered::new(py, wanted, arrived)?;
             for piece in std::mem::take(&mut self.queue) {
                 gathered.add(py, piece.bind(py).as_bytes());

@@ -1,6 +1,7 @@
 //! `ExchangeWait`: the coroutine that waits for a part of an exchange.
 
 use super::exchange::{Caller, ClientExchange, Stage};
+use super::failure::{self, Kind};
 use super::wake::{Until, Wake};
 use crate::ffi::awaitable::{self, Steps};
 use crate::ffi::coroutine::{self, Step};
@@ -70,6 +71,13 @@ impl ExchangeWait {
             && let Some(error) = this.raised(py)?
         {
             return Err(error);
+        }
+        // Somebody has closed the response. What has arrived of it must not look like all of it.
+        let is_cut =
+            this.state.with(py, |s| s.stage == Stage::Ended && !s.is_complete && !is_tunnel);
+        if is_cut && matches!(self.until, Until::Head | Until::Whole | Until::Piece) {
+            let text = "the response was closed before all of it had been read";
+            return Err(failure::error(py, Kind::ReadError, text));
         }
         match self.until {
             // Before Python 3.14, `await` raises an exception inside for every other result of a native coroutine.

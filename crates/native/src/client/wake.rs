@@ -55,6 +55,10 @@ impl Wake {
                 Waiter::resume_soon(waiter.bind(py));
                 Ok(())
             }
+            Self::Stop if owner.get().runs_elsewhere() => {
+                let stop = owner.getattr(intern!(py, "stop"))?;
+                owner.call_method1(intern!(py, "call_soon_threadsafe"), (stop,)).map(drop)
+            }
             Self::Stop => owner.call_method0(intern!(py, "stop")).map(drop),
         }
     }

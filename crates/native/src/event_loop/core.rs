@@ -117,6 +117,12 @@ impl LoopCore {
         ours.then(|| self.callback.load(Ordering::Relaxed))
     }
 
+    /// Whether another thread runs the loop.
+    pub fn runs_elsewhere(&self) -> bool {
+        let runs = self.thread.load(Ordering::Relaxed);
+        runs != 0 && runs != thread::ident()
+    }
+
     #[inline]
     pub fn is_debug(&self) -> bool {
         self.debug.load(Ordering::Relaxed)

@@ -8,7 +8,7 @@ use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object, call};
 use crate::imports;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit, intern};
 use std::collections::VecDeque;
 
@@ -17,8 +17,8 @@ struct State {
     is_set: bool,
     /// Who waits, in order of arrival: waiters, or the places of coroutines.
     places: VecDeque<Object>,
-    /// The waiter that `set` woke last.
-    last_woken: Option<Object>,
+    /// The green thread's waiter that `set` woke last. Weak: it refers to the loop, which may end before the event.
+    last_woken: Option<Object<PyWeakrefReference>>,
 }
 
 /// A flag that green threads and coroutines can wait for. Any thread may set it.
@@ -50,7 +50,9 @@ impl EventCore {
     #[inline(never)]
     fn let_woken_run(&self, py: Python<'_>) -> PyResult<()> {
         let Some(last) = self.state.with(py, |s| s.last_woken.take()) else { return Ok(()) };
-        if last.bind(py).call_method0(intern!(py, "done"))?.is_truthy()? {
+        let last = last.bind(py).upgrade();
+        if last.is_some_and(|last| last.cast_exact::<Waiter>().is_ok_and(|w| w.get().is_ended(py)))
+        {
             HubCore::pause(&HubCore::here(py)?)?;
         }
         Ok(())
@@ -129,12 +131,16 @@ impl EventCore {
 
     /// Set the flag and wake all who wait now.
     fn _set(&self, py: Python<'_>) -> PyResult<()> {
-        let (count, old) = self.state.with(py, |s| {
+        let (count, last) = self.state.with(py, |s| {
             s.is_set = true;
-            let last = s.places.back().map(|place| place.clone_ref(py));
-            (s.places.len(), std::mem::replace(&mut s.last_woken, last))
+            (s.places.len(), s.places.back().map(|place| place.clone_ref(py)))
         });
-        drop(old);
+        // A coroutine does not run before the one that sets the event waits.
+        let last = match last.map(|last| last.bind(py).clone().cast_into_exact::<Waiter>()) {
+            Some(Ok(waiter)) => Some(Object::new(PyWeakrefReference::new(waiter.as_any())?)),
+            _ => None,
+        };
+        drop(self.state.with(py, |s| std::mem::replace(&mut s.last_woken, last)));
         let value = PyBool::new(py, true).to_owned().into_any();
         for _ in 0..count {
             let Some(place) = self.state.with(py, |s| s.places.pop_front()) else { break };
@@ -163,9 +169,7 @@ impl EventCore {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let visited = self
-            .state
-            .peek(|s| s.places.iter().chain(&s.last_woken).try_for_each(|one| one.visit(&visit)));
+        let visited = self.state.peek(|s| s.places.iter().try_for_each(|one| one.visit(&visit)));
         visited.unwrap_or(Ok(()))
     }
 

@@ -8,7 +8,7 @@ use super::{HubCore, Truth, Waiter};
 use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object, call};
 use crate::imports;
-use pyo3::exceptions::{PyBaseException, PyValueError};
+use pyo3::exceptions::{PyBaseException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::{PyTraverseError, PyVisit, intern};
@@ -43,7 +43,12 @@ impl<'a, 'py> Limit<'a, 'py> {
         match timeout {
             None => Ok(Self::Never),
             Some(timeout) if timeout.is_instance_of::<PyBaseException>() => {
-                Ok(Self::Timeout(timeout))
+                if timeout.hasattr(intern!(timeout.py(), "start_new"))? {
+                    return Ok(Self::Timeout(timeout));
+                }
+                let kind = timeout.get_type();
+                let text = format!("a timeout must be a number or a Timeout, not {kind}");
+                Err(PyTypeError::new_err(text))
             }
             Some(timeout) => Ok(Self::Seconds(timeout.extract()?)),
         }

@@ -232,7 +232,7 @@ impl Waiter {
     }
 
     /// Whether it has ended and the result was not taken yet.
-    fn is_ended(&self, py: Python<'_>) -> bool {
+    pub fn is_ended(&self, py: Python<'_>) -> bool {
         self.state.with(py, |state| !matches!(state.outcome, Outcome::Pending))
     }
 

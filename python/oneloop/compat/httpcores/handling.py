@@ -79,8 +79,9 @@ class Handling:
 
     async def _talk_traced(self, exchange: Any, later: int | None, request: Any, trace: Trace) -> None:
         told: dict[str, Any] = {"request": request}
-        # Its connection is told by the route that opens it.
-        await exchange.drained()
+        # Its connection is told by the route that opens it. Without one nothing was sent.
+        if not await exchange.drained() and exchange.status is None:
+            await exchange.answered()
         prefix = "http11"
         if stream_id := exchange.stream_id:
             prefix = "http2"

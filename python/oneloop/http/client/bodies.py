@@ -152,6 +152,8 @@ def encode_body(
         return {**headers, "Content-Length": str(length)}, Stream(multipart)
     if data:
         if not isinstance(data, Mapping):
+            if isinstance(data, (list, tuple)) and not all(isinstance(part, (bytes, bytearray)) for part in data):
+                raise TypeError("a form is a mapping, whose values may be lists: data={'name': ['one', 'two']}")
             return _encode_content(data)
         pairs = [
             (name, _form_value(single))

@@ -20,6 +20,7 @@ from weakref import WeakSet, finalize, ref
 from oneloop._native import LoopCore, active_hub
 from oneloop.http.client.forks import forget_in_child, keep_of_parent
 from oneloop.http.client.pools import CLOSING_TICKS
+from oneloop.http.client.turns import Turns
 from oneloop.interrupts import is_main_thread
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Caller:
     """How code waits. `number` is what the native core calls it."""
 
     number: int
+    is_synchronous = True
+    """Whether the program that it serves has no coroutines."""
     loop: Loop
 
     def run(self, steps: Coroutine[Any, Any, T]) -> T:
@@ -51,6 +54,7 @@ class CoroutineCaller(Caller):
     """Coroutines of a oneloop loop, which await."""
 
     number = 0
+    is_synchronous = False
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
@@ -97,6 +101,7 @@ class PlainCaller(Caller):
 
         self.loop = Loop()
         self.loop._prepare_for_signals()
+        self._turns = Turns(self.loop)
         # What a callback has raised. The loop must not know the caller, which ends with its thread.
         self._raised: list[BaseException] = []
         self.loop.set_exception_handler(partial(_take_exception, self._raised))
@@ -104,11 +109,28 @@ class PlainCaller(Caller):
         self.end: finalize[Any, Any] | None = None
 
     def run(self, steps: Coroutine[Any, Any, T]) -> T:
+        turns = self._turns
+        try:
+            is_outermost = turns.take()
+        except BaseException:
+            steps.close()
+            raise
+        try:
+            return self._run(steps, is_outermost)
+        finally:
+            if is_outermost:
+                turns.give()
+
+    def _run(self, steps: Coroutine[Any, Any, T], is_outermost: bool) -> T:
         try:
             steps.send(None)
             while True:
                 try:
-                    self._run_loop()
+                    # One within another one, as in a signal handler, has the loop until it is over.
+                    if is_outermost and self._turns.is_wanted:
+                        self._turns.pass_on()
+                    else:
+                        self._run_loop_for_all()
                 except BaseException as error:  # noqa: BLE001 - it is raised in the coroutine
                     steps.throw(error)
                 else:
@@ -124,11 +146,26 @@ class PlainCaller(Caller):
 
     def run_task(self, steps: Coroutine[Any, Any, T]) -> T:
         """Run any coroutine to its end, as a task of the loop."""
+        try:
+            is_outermost = self._turns.take()
+        except BaseException:
+            steps.close()
+            raise
+        try:
+            return self._run_task(steps, is_outermost)
+        finally:
+            if is_outermost:
+                self._turns.give()
+
+    def _run_task(self, steps: Coroutine[Any, Any, T], is_outermost: bool) -> T:
         task = self.loop.create_task(steps)
         task.add_done_callback(lambda _: self.loop.stop())
         try:
             while not task.done():
-                self._run_loop()
+                if is_outermost and self._turns.is_wanted:
+                    self._turns.pass_on()
+                else:
+                    self._run_loop_for_all()
         except BaseException:
             # It must not go on when the loop runs for something else.
             task.cancel()
@@ -138,6 +175,13 @@ class PlainCaller(Caller):
                 task.exception()
             raise
         return task.result()
+
+    def _run_loop_for_all(self) -> None:
+        """Run the loop until somebody's wait may be over."""
+        try:
+            self._run_loop()
+        finally:
+            self._turns.has_run()
 
     def _run_loop(self) -> None:
         """Run the loop until it is stopped: `run_forever` without what only other programs need."""

@@ -102,14 +102,17 @@ class Carrier:
         """Return the connections on a loop."""
         place = self._places.get(id(loop))
         if place is None or place.loop is not loop:
-            self._places = {key: kept for key, kept in self._places.items() if not kept.loop.is_closed()}
+            # Other threads do the same for their loops, so that each step is a single one on the same dict.
+            for key, kept in list(self._places.items()):
+                if kept.loop.is_closed():
+                    self._places.pop(key, None)
             place = Place(loop, Pool(loop, self._limits, self._tls, self._local_address))
             self._places[id(loop)] = place
         return place
 
     def places(self) -> list[Place]:
         """Return the connections on all loops that are not closed."""
-        return [place for place in self._places.values() if not place.loop.is_closed()]
+        return [place for place in list(self._places.values()) if not place.loop.is_closed()]
 
     def start(
         self,
@@ -237,7 +240,7 @@ class Carrier:
 
     def close(self) -> list[Pool]:
         """Close all connections. Requests can be sent afterwards, on new ones."""
-        pools = [place.pool for place in self._places.values()]
+        pools = [place.pool for place in list(self._places.values())]
         self._places.clear()
         for pool in pools:
             pool.close()

@@ -55,15 +55,22 @@ class _Gzip(_Zlib):
 
     def __init__(self) -> None:
         super().__init__(zlib.decompressobj(zlib.MAX_WBITS | 16))
+        # The first byte of what may be another member; and whether what comes is none.
         self._behind = b""
+        self._is_behind = False
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         while data:
             if self._decoder.eof:
-                self._behind += data
-                if not _MEMBER.startswith(self._behind[:2]) or len(self._behind) < 2:
+                if self._is_behind:
                     return
-                data, self._behind = self._behind, b""
+                data, self._behind = self._behind + data, b""
+                if len(data) < len(_MEMBER) and _MEMBER.startswith(data):
+                    self._behind = data
+                    return
+                self._is_behind = not data.startswith(_MEMBER)
+                if self._is_behind:
+                    return
                 self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
             yield from self._decompress(data)
             data = self._decoder.unused_data

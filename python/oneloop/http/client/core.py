@@ -11,7 +11,7 @@ from oneloop._native import framed_head
 from oneloop.http.client import redirects
 from oneloop.http.client.auth import Auth, BasicAuth, stepped, to_auth
 from oneloop.http.client.bodies import Stream
-from oneloop.http.client.callers import Caller, CoroutineCaller, PlainCaller, watch_end
+from oneloop.http.client.callers import Caller, PlainCaller, watch_end
 from oneloop.http.client.errors import (
     RequestError,
     TooManyRedirects,
@@ -304,8 +304,7 @@ class Core(Profile):
             return await self._send_with_redirects(caller, request, follows, timeout, deadline_s, [])
         if auth.requires_request_body:
             await request.aread()
-        is_coroutine = caller.number == CoroutineCaller.number
-        flow = auth.async_auth_flow(request) if is_coroutine else stepped(auth.sync_auth_flow(request))
+        flow = stepped(auth.sync_auth_flow(request)) if caller.is_synchronous else auth.async_auth_flow(request)
         history: list[Response] = []
         try:
             request = await anext(flow)

@@ -47,6 +47,13 @@ class _Field:
         yield self._data
 
 
+def _field(name: str, value: str) -> bytes:
+    field = f"{name}: {value}"
+    if any(end in field for end in "\r\n\0"):
+        raise ValueError(f"a field of a part has a line end in it: {field!r}")
+    return field.encode()
+
+
 class _File:
     def __init__(self, name: str, given: Any) -> None:
         headers: dict[str, str] = {}
@@ -70,7 +77,7 @@ class _File:
         lines = [b"Content-Disposition: form-data; " + _parameter("name", name)]
         if filename:
             lines[0] += b"; " + _parameter("filename", filename)
-        lines += [f"{field}: {value}".encode() for field, value in headers.items()]
+        lines += [_field(field, value) for field, value in headers.items()]
         self.head = b"\r\n".join(lines) + b"\r\n\r\n"
         # What the request says of it. The file may grow meanwhile.
         self._length_bytes: int | None = None

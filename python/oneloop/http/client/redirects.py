@@ -62,7 +62,8 @@ def _method(request: Request, response: Response) -> str:
     method, status = request.method, response.status_code
     if status == 303 and method != "HEAD":
         return "GET"
-    if status == 302 and method != "HEAD":
+    # A QUERY asks the same at the other place (RFC 10008 section 2.5).
+    if status == 302 and method not in ("HEAD", "QUERY"):
         return "GET"
     if status == 301 and method == "POST":
         return "GET"

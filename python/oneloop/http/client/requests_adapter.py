@@ -130,8 +130,8 @@ class RequestsAdapter(BaseAdapter):
         if len(self._carriers) >= _MOST_CARRIERS:
             self._drop_unused()
         carrier = Carrier(tls=tls, limits=self._limits, proxy=chosen, proxy_fields=fields, retries=self.max_retries)
-        self._carriers[key] = carrier
-        return carrier
+        # Another thread may have been quicker.
+        return self._carriers.setdefault(key, carrier)
 
     def _response(self, request: PreparedRequest, exchange: Any, caller: Caller) -> Response:
         head = parse_response_head(exchange.response_head)

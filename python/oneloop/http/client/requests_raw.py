@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["PendingRaw", "raw_response"]
 
 _HAS_CODING = 2
+# Older releases of urllib3 have no such argument.
+_NAMES_VERSION = "version_string" in HTTPResponse.__init__.__code__.co_varnames
 
 
 def raw_response(
@@ -45,6 +47,7 @@ def raw_response(
         response: the object that becomes the response; None: a new one.
     """
     reason, version, fields = head
+    named: Any = {"version_string": ("HTTP/1.0", "HTTP/1.1", "HTTP/2")[version]} if _NAMES_VERSION else {}
     headers = HTTPHeaderDict()
     for name, value in fields:
         headers.add(name.decode("latin-1"), value.decode("latin-1"))
@@ -55,6 +58,7 @@ def raw_response(
         headers=headers,
         status=exchange.status,
         version=(10, 11, 20)[version],
+        **named,
         reason=reason.decode("latin-1"),
         preload_content=False,
         decode_content=False,
@@ -133,25 +137,57 @@ class PendingRaw(HTTPResponse):
 
 
 class _Body:
-    """The body as a file, which urllib3 reads and decodes."""
+    """The body as a file, which urllib3 reads and decodes.
+
+    urllib3 passes a chunked body on as it comes, and reads another one until it has as much as was asked for. So it
+    gets chunks here, too: what arrives at once is one (`fp`, `readline`, `_safe_read`).
+    """
 
     def __init__(self, exchange: Any, caller: Caller, taken: bytes) -> None:
         self._exchange = exchange
         self._caller = caller
+        # What was taken of the body, and how much of that was read.
         self._left = taken
+        self._at = 0
         self.closed = False
+        self._has_ended = False
+        self._is_told = False
 
     def read(self, size: int | None = None) -> bytes:
         if size is None or size < 0:
-            pieces = [self._left]
+            pieces = [self._left[self._at :]]
             while piece := self._next():
                 pieces.append(piece)
-            self._left = b""
+            self._left, self._at = b"", 0
             return b"".join(pieces)
-        if not self._left:
-            self._left = self._next()
-        data, self._left = self._left[:size], self._left[size:]
+        if self._at == len(self._left):
+            self._left, self._at = self._next(), 0
+        data = self._left[self._at : self._at + size]
+        self._at += len(data)
         return data
+
+    read1 = read
+
+    @property
+    def fp(self) -> _Body | None:
+        """Where the chunks come from; None after their end was read."""
+        return None if self._is_told else self
+
+    def readline(self, _limit: int = -1) -> bytes:
+        """Return the line before a chunk; b"" behind the last one, and if the program has closed the response."""
+        if self._at == len(self._left):
+            had_ended = self._has_ended
+            self._left, self._at = self._next(), 0
+            if not self._left and (had_ended or not self._has_ended):
+                self._is_told = True
+                return b""
+        return b"%x\r\n" % (len(self._left) - self._at)
+
+    def _safe_read(self, size: int) -> bytes:
+        """Return a part of a chunk, or its end."""
+        if self._at == len(self._left):
+            return b"\r\n"
+        return self.read(size)
 
     def _next(self) -> bytes:
         if self.closed:
@@ -164,6 +200,10 @@ class _Body:
         except errors.TransportError as error:
             self.close()
             raise ConnectionError(str(error)) from error
+        if not piece:
+            self._has_ended = True
+            # urllib3 asks for its end so.
+            self.close()
         return piece
 
     def close(self) -> None:

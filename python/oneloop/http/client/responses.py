@@ -17,6 +17,7 @@ from oneloop.http.client.cookies import Cookies
 from oneloop.http.client.errors import (
     DecodingError,
     HTTPStatusError,
+    RequestError,
     ResponseNotRead,
     ResponseTooLarge,
     StreamClosed,
@@ -337,11 +338,20 @@ class Response:
         if self.is_closed:
             # By the program, between two parts.
             raise StreamClosed
-        piece: bytes = await self._exchange.piece()
+        try:
+            piece: bytes = await self._exchange.piece()
+        except RequestError as error:
+            self._name_request(error)
+            raise
         self._received_bytes += len(piece)
         if not piece:
             self.is_closed = True
         return piece
+
+    def _name_request(self, error: RequestError) -> None:
+        """Say whose response could not be read."""
+        if error._request is None and self._request is not None:
+            error._request = self.request
 
     def _begin_stream(self) -> None:
         if self.is_stream_consumed:
@@ -379,7 +389,11 @@ class Response:
         self._start_decoding()
         if self._limit_bytes is None and self._decoder is None:
             # One wait for the whole body.
-            await self._exchange.whole()
+            try:
+                await self._exchange.whole()
+            except RequestError as error:
+                self._name_request(error)
+                raise
             content: bytes = self._exchange.take()
             self._content = content
             self._received_bytes = len(content)
@@ -441,6 +455,9 @@ class Response:
         """
         try:
             return await self._read()
+        except StreamConsumed:
+            # Another one reads it.
+            raise
         except BaseException:
             self._close()
             raise

@@ -80,8 +80,10 @@ class EventSource:
     def _parser(self) -> _Parser:
         content_type = self._response.headers.get("content-type", "").partition(";")[0].strip()
         if content_type.lower() != "text/event-stream":
+            status = self._response.status_code
+            told = "" if status == 200 else f" The response has status {status}."
             raise SSEError(
-                f"Expected response with content type 'text/event-stream', got {content_type!r}.",
+                f"Expected response with content type 'text/event-stream', got {content_type!r}.{told}",
                 request=self._response.request,
             )
         return _Parser(self._response, self._max_event_size)
@@ -91,8 +93,12 @@ class _Parser:
     def __init__(self, response: Response, limit: int | None) -> None:
         self._response = response
         self._limit = limit
-        self._held = ""
+        # Of a line whose end has not come.
+        self._held: list[str] = []
+        self._held_len = 0
         self._is_first = True
+        # The line feed of a CRLF may come later than its carriage return, which ends the line.
+        self._is_after_cr = False
         self._last_id = ""
         self._start()
 
@@ -108,20 +114,25 @@ class _Parser:
         if self._is_first and text:
             self._is_first = False
             text = text.removeprefix("\ufeff")
-        text = self._held + text
+        if self._is_after_cr and text:
+            text = text.removeprefix("\n")
+            self._is_after_cr = False
         at = 0
         for end in _LINE_END.finditer(text):
-            if end[0] == "\r" and end.end() == len(text):
-                # It may be the first half of a CRLF.
-                break
-            line, at = text[at : end.start()], end.end()
+            self._held.append(text[at : end.start()])
+            line, at = "".join(self._held), end.end()
+            self._held.clear()
+            self._held_len = 0
+            self._is_after_cr = end[0] == "\r" and at == len(text)
             if line:
                 self._take(line)
             elif self._has_fields:
                 yield ServerSentEvent(self._event or "message", "\n".join(self._data), self._last_id, self._retry)
                 self._start()
-        self._held = text[at:]
-        self._check(len(self._held))
+        if at < len(text):
+            self._held.append(text[at:])
+            self._held_len += len(text) - at
+        self._check(self._held_len)
 
     def _take(self, line: str) -> None:
         name, _, value = line.partition(":")

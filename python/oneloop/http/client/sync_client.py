@@ -117,6 +117,7 @@ class Client(Core):
         caller = self._callers.here()
         # Files are awaited as futures of the loop.
         within = CoroutineCaller(caller.loop)
+        within.is_synchronous = True
         return run_on(caller, self._download(within, url, path, method, resume, progress, arguments))
 
     @contextmanager
