@@ -33,7 +33,7 @@ class RowPart(TypedDict):
 
 
 class CasePart(TypedDict):
-    """One case: the fields of `Case`, and its rows."""
+    """One case: the fields of `Case`, and its rows. `other_noise` is that of a run which was not kept."""
 
     name: str
     params: dict[str, int | str]
@@ -44,6 +44,7 @@ class CasePart(TypedDict):
     beside: list[str]
     also: list[str]
     rounds: int
+    other_noise: NotRequired[float]
     rows: list[RowPart]
 
 

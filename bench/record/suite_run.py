@@ -15,11 +15,14 @@ from typing import TypedDict, cast
 from bench import machine
 from bench.model import Case, Result, Row, Settings
 from bench.process import ROOT
-from bench.record import plan, source, store
+from bench.record import plan, quiet, source, store
 from bench.record.store import CasePart, Part
-from bench.runner import row_names, run_case
+from bench.runner import AGAIN, row_names, run_case
+from bench.stats import pair_ratios, summarize
 
 UNFINISHED = ROOT / ".build" / "record"
+#: A case in which one rival differed from itself by more than ± this is measured a second time.
+LARGEST_NOISE = 0.1
 
 Say = Callable[[str], None]
 
@@ -37,15 +40,15 @@ def _valid_for(commit: str, settings: Settings, sources: dict[str, str]) -> str:
     return json.dumps([commit, asdict(settings), sources], sort_keys=True)
 
 
-def read_unfinished(path: Path, valid_for: str) -> Unfinished:
-    """The cases that an interrupted run has left, or none."""
+def read_unfinished(path: Path, valid_for: str, busy: float = 0.0) -> Unfinished:
+    """The cases that an interrupted run has left, or none; then `busy` of the machine is in use when it begins."""
     try:
         found: object = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         found = None
     if isinstance(found, dict) and found.get("valid_for") == valid_for:
         return cast("Unfinished", found)
-    return Unfinished(valid_for=valid_for, began=machine.describe(), took_s=0.0, cases=[])
+    return Unfinished(valid_for=valid_for, began={**machine.describe(), "busy": f"{busy:.0%}"}, took_s=0.0, cases=[])
 
 
 def _write(path: Path, unfinished: Unfinished) -> None:
@@ -53,6 +56,38 @@ def _write(path: Path, unfinished: Unfinished) -> None:
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(unfinished), encoding="utf-8")
     partial.replace(path)
+
+
+def noise(result: Result) -> float:
+    """Half the range of the ratio of the rival that was measured twice to itself; 0 if it was not measured."""
+    rows = {row.rival: row for row in result.rows}
+    for name, row in rows.items():
+        if name.endswith(AGAIN):
+            one, other = (
+                [sample.metrics.get(result.case.metric) if sample else None for sample in samples]
+                for samples in (row.samples, rows[name.removesuffix(AGAIN)].samples)
+            )
+            ratios = pair_ratios(one, other)
+            return summarize(ratios).spread if ratios else 0.0
+    return 0.0
+
+
+def measure(case: Case, settings: Settings) -> tuple[Result, float | None]:
+    """The case's figures, and the noise of a run of it that was not kept, or None.
+
+    A case with too much noise is measured once more. The run with less noise is kept, whatever its figures are.
+    """
+
+    def run() -> Result:
+        result = Result(case, [Row(rival) for rival in row_names(case, settings)])
+        run_case(case, settings, _observe, result)
+        return result
+
+    first = run()
+    if noise(first) <= LARGEST_NOISE:
+        return first, None
+    quieter, other = sorted((first, run()), key=noise)
+    return quieter, noise(other)
 
 
 def _observe(case: Case, number: int, rival: str, row: Row) -> None:
@@ -72,15 +107,19 @@ def run_suite(suite: str, settings: Settings, say: Say, trial: bool = False) -> 
     commit, dirty = source.commit(ROOT), source.changed(ROOT)
     sources = source.digests(ROOT, plan.folders(suite))
     path = UNFINISHED / f"{suite}.json"
-    unfinished = read_unfinished(path, _valid_for(commit, settings, sources))
+    valid_for = _valid_for(commit, settings, sources)
+    busy = 0.0 if trial else quiet.wait(say)
+    unfinished = read_unfinished(path, valid_for, busy)
     finished = {case["name"] for case in unfinished["cases"]}
     for number, case in enumerate(cases):
         if case.name in finished:
             continue
         began = time.monotonic()
-        result = Result(case, [Row(rival) for rival in row_names(case, settings)])
-        run_case(case, settings, _observe, result)
-        unfinished["cases"].append(store.case_part(result))
+        result, other_noise = measure(case, settings)
+        part = store.case_part(result)
+        if other_noise is not None:
+            part["other_noise"] = round(other_noise, 2)
+        unfinished["cases"].append(part)
         unfinished["took_s"] += time.monotonic() - began
         _write(path, unfinished)
         say(f"  {number + 1} of {len(cases)}: {case.name}, {time.monotonic() - began:.0f} s{_failures(result)}")

@@ -167,18 +167,29 @@ class Recorded:
             names = "" if len(suites) == len(self.record["suites"]) else f" ({', '.join(suites)})"
             versions = ", ".join(f"{name} {version}" for name, version in part["versions"].items())
             lines += [f"Versions{names}: {versions}.", ""]
-        lines += ["| suite | commit | date | load before | minutes | |", "|---|---|---|---:|---:|---|"]
+        lines += ["| suite | commit | date | in use before | minutes | |", "|---|---|---|---:|---:|---|"]
         for suite, part in self.record["suites"].items():
-            load = part["machine"]["load_average"]
+            busy = part["machine"].get("busy", "–")
             lines.append(
-                f"| {suite} | {part['commit']} | {part['date'][:10]} | {load} | {part['took_s'] / 60:.1f} | "
+                f"| {suite} | {part['commit']} | {part['date'][:10]} | {busy} | {part['took_s'] / 60:.1f} | "
                 f"{self._marks(suite)} |"
             )
         marks = {mark for suite in self.record["suites"] for mark in self._marks(suite)}
         lines += [f"\n{mark} {words}" for mark, words in MARKS.items() if mark in marks]
+        lines += self._measured_again()
         missing = self._missing()
         lines += [f"\nNot measured yet: {'; '.join(missing)}."] if missing else []
         return "\n".join([*lines, "", f"{_MARKED}{' '.join(sorted(self.stale))} -->", ""])
+
+    def _measured_again(self) -> list[str]:
+        """The rows of which one run was too noisy, and how noisy it was."""
+        found = [
+            f"{suite}: {case['name']} (±{case['other_noise']:.2f})"
+            for suite, part in self.record["suites"].items()
+            for case in part["cases"]
+            if "other_noise" in case
+        ]
+        return [f"\nMeasured twice, because a rival differed from itself: {'; '.join(found)}."] if found else []
 
     def _missing(self) -> list[str]:
         """The rows that the suites have and the record has not."""

@@ -168,6 +168,16 @@ def test_old_figures_are_marked_and_only_a_release_refuses_them(tree: Path, monk
     assert docs.differing(tree, record) == []
 
 
+def test_rows_that_were_measured_again_are_named(tree: Path) -> None:
+    record = make_record()
+    record["suites"]["tcp"]["machine"]["busy"] = "3%"
+    record["suites"]["tcp"]["cases"][0]["other_noise"] = 0.25
+    docs.write(tree, record)
+    text = (tree / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert "Measured twice, because a rival differed from itself: tcp: 1 KiB (±0.25)." in text
+    assert "| tcp | abcdef123456 | 2026-12-01 | 3% | 2.0 |  |" in text
+
+
 def test_the_age_of_the_figures_is_said(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = make_record()
     record["suites"]["tcp"]["date"] = (datetime.now(UTC) - timedelta(days=3, hours=1)).isoformat()
