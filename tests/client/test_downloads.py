@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,46 @@ def test_a_folder_that_is_not_there(caller: Caller, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             caller.download(f"{server.url}/f", tmp_path / "no" / "f")
         assert caller.statistics()["open"] == 0
+
+
+def test_a_weak_tag_is_no_condition_for_a_range(caller: Caller, tmp_path: Path) -> None:
+    """RFC 9110 section 13.1.5."""
+    files = Files(cuts=1, tag='W/"one"')
+    with RawServer(files) as server:
+        with pytest.raises((RemoteProtocolError, ReadError)):
+            caller.download(f"{server.url}/f", tmp_path / "f", resume=True)
+        assert left(tmp_path) == ["f.part"]
+        assert caller.download(f"{server.url}/f", tmp_path / "f", resume=True).status_code == 200
+    assert b"range" not in files.heads[-1].lower()
+    assert (tmp_path / "f").read_bytes() == BODY
+
+
+def test_a_hook_reads_the_body(caller: Caller, tmp_path: Path) -> None:
+    seen: list[bytes] = []
+
+    def hook(response: Response) -> None:
+        seen.append(response.read())
+
+    async def ahook(response: Response) -> None:
+        seen.append(await response.aread())
+
+    caller.client.event_hooks = {"response": [ahook if caller.kind == "coroutine" else hook]}
+    with RawServer(Files()) as server:
+        caller.download(f"{server.url}/f", tmp_path / "f")
+    assert seen == [BODY]
+    assert (tmp_path / "f").read_bytes() == BODY
+
+
+@pytest.mark.parametrize("kind", ["green", "plain"])
+def test_progress_sends_requests(kind: str, tmp_path: Path) -> None:
+    caller = Caller(kind)
+    seen: list[int] = []
+    with closing(caller), RawServer(Files()) as server:
+        caller.download(
+            f"{server.url}/f",
+            tmp_path / "f",
+            progress=lambda done, total: seen.append(len(caller.client.get(f"{server.url}/g").content)),
+        )
+    assert seen
+    assert set(seen) == {len(BODY)}
+    assert (tmp_path / "f").read_bytes() == BODY

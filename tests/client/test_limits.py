@@ -6,6 +6,8 @@ import asyncio
 import threading
 from typing import Any
 
+import pytest
+
 from oneloop._native import ClientOrigin, ClientPool, ClientTimeouts
 from oneloop.http import AsyncClient, ConnectError, Limits, PoolTimeout, Timeout
 from tests.client.servers import Peer, RawServer, echo, hold
@@ -34,6 +36,15 @@ class Openings(list[Any]):
 
     def origin(self) -> ClientOrigin:
         return ClientOrigin(self.pool, None)
+
+
+@pytest.mark.parametrize("name", ["max_connections", "max_keepalive_connections", "max_connections_per_origin"])
+def test_a_number_of_connections_is_not_negative(name: str) -> None:
+    numbers: dict[str, Any] = {name: -1}
+    with pytest.raises(ValueError, match=f"{name} must not be negative, not -1"):
+        Limits(**numbers)
+    numbers = {name: 0}
+    assert getattr(Limits(**numbers), name) == 0
 
 
 async def test_an_origin_has_as_many_connections_as_it_may() -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from oneloop.http import (
     AsyncClient,
+    Auth,
     CloseError,
     ConnectError,
+    Request,
+    Response,
     Retry,
 )
 from tests.client.conftest import MakeCaller
@@ -45,6 +49,25 @@ def test_strange_words_of_when_to_come_back(make_caller: MakeCaller, value: str)
     caller = make_caller(retries=Retry(1, backoff_s=0.01))
     with RawServer(serve) as server:
         assert caller.get(server.url).status_code == 503
+
+
+@pytest.mark.parametrize("rest", [b"half", b""], ids=["cut", "silent"])
+@pytest.mark.parametrize("how", ["get", "stream"])
+def test_a_refusal_that_is_not_whole_is_repeated(make_caller: MakeCaller, rest: bytes, how: str) -> None:
+    def serve(peer: Peer) -> None:
+        peer.head()
+        if peer.number:
+            peer.answer(b"ok")
+            return
+        peer.send(b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 100\r\n\r\n" + rest)
+        if not rest:
+            peer.wait_for_end()
+
+    caller = make_caller(retries=Retry(1, backoff_s=0.01), timeout=0.3)
+    with RawServer(serve) as server:
+        content = caller.get(server.url).content if how == "get" else b"".join(caller.pieces("GET", server.url)[1])
+        assert content == b"ok"
+        assert server.connections == 2
 
 
 def test_errors_behind_a_redirect_have_their_request(make_caller: MakeCaller) -> None:
@@ -96,3 +119,27 @@ def test_delays_of_many_repetitions() -> None:
     delay_s = Retry(5000, backoff_s=0.5, max_delay_s=2.0).delay_s(4000, None)
     assert delay_s is not None
     assert 1.0 <= delay_s <= 2.0
+
+
+class Twice(Auth):
+    """Sends each request twice."""
+
+    def auth_flow(self, request: Request) -> Generator[Request, Response, None]:
+        yield request
+        yield request
+
+
+def test_the_history_of_a_response_after_an_auth_flow(make_caller: MakeCaller) -> None:
+    def serve(peer: Peer) -> None:
+        numbers = iter(range(10))
+        while peer.head():
+            number = next(numbers)
+            peer.answer(b"%d" % number, "302 Found" if number % 2 == 0 else "200 OK", "Location: /there")
+
+    caller = make_caller(auth=Twice(), follow_redirects=True)
+    with RawServer(serve) as server:
+        response = caller.get(server.url)
+        assert response.content == b"3"
+        assert [led.content for led in response.history] == [b"1", b"2"]
+        # As in httpx: what came before it in the flow, and not the redirects that led to it.
+        assert response.history[0].history == []

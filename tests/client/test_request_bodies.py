@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import io
 import os
 import socket
+import struct
+import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import oneloop
-from oneloop import files, run
+from oneloop import files, green, run
 from oneloop.http import (
     AsyncClient,
     Client,
@@ -29,9 +32,13 @@ from oneloop.http import (
     Timeout,
     TotalTimeout,
 )
+from tests.certificates import client_context
 from tests.client.callers import Caller
 from tests.client.conftest import MakeCaller
 from tests.client.servers import Peer, RawServer, hold, secured
+
+BODY_HIGH_BYTES = 256 * 1024
+"""crates/native/src/client/connection.rs: when this much of a response is waiting to be taken, reading is paused."""
 
 
 def test_a_form_is_no_list_of_pairs(caller: Caller) -> None:
@@ -203,22 +210,62 @@ def test_expect_is_not_repeated_without_its_body(make_caller: MakeCaller) -> Non
             caller.put(server.url, content=b"body", headers={"Expect": "100-continue"})
 
 
-def test_a_response_before_a_write_that_fails(make_caller: MakeCaller) -> None:
-    def serve(peer: Peer) -> None:
-        peer.sock.recv(1000)
-        peer.answer(b"no", "413 Content Too Large", "Connection: close")
-        time.sleep(0.05)
-        # With unread data: a reset.
-        peer.sock.close()
+class Rejecting:
+    """Responds to the head of a request, and resets the connection when the response has arrived."""
 
-    def parts() -> Iterator[bytes]:
-        for _ in range(40):
-            time.sleep(0.01)
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.is_reset = threading.Event()
+
+    def __call__(self, peer: Peer) -> None:
+        peer.sock.recv(1000)
+        peer.answer(self.body, "413 Content Too Large", "Connection: close")
+        peer.wait_delivered()
+        while not struct.unpack("i", fcntl.ioctl(peer.sock, termios.FIONREAD, bytes(4)))[0]:
+            time.sleep(0.001)
+        # With unread data it is a reset.
+        peer.sock.close()
+        self.is_reset.set()
+
+    def parts(self, wait: Callable[[], object]) -> Iterator[bytes]:
+        yield bytes(50_000)
+        while not self.is_reset.is_set():
+            wait()
+        for _ in range(10):
             yield bytes(50_000)
 
-    with RawServer(serve) as server, Client(timeout=60) as client:
-        response = client.post(server.url, content=parts())
-        assert (response.status_code, response.text) == (413, "no")
+
+SERVERS = pytest.mark.parametrize("serving", [RawServer, secured], ids=["http", "https"])
+
+
+@SERVERS
+@pytest.mark.parametrize("length", [2, 20_000])
+def test_a_response_before_a_write_that_fails(serving: Callable[..., Any], length: int) -> None:
+    rejecting = Rejecting(bytes(length))
+    with serving(rejecting) as server, Client(timeout=60, verify=client_context()) as client:
+        # The loop does not run while it waits.
+        parts = rejecting.parts(lambda: rejecting.is_reset.wait(60))
+        response = client.post(server.url, content=parts)
+        assert (response.status_code, response.content) == (413, rejecting.body)
+
+
+@SERVERS
+def test_a_response_that_is_paused_when_a_write_fails(serving: Callable[..., Any]) -> None:
+    """Nobody reads the body before the request is sent: reading has stopped, and the rest is in the socket."""
+    rejecting = Rejecting(os.urandom(BODY_HIGH_BYTES + 40_000))
+
+    def ask() -> None:
+        parts = rejecting.parts(lambda: green.sleep(0.001))
+        with Client(timeout=60, verify=client_context()) as client:
+            with client.stream("POST", server.url, content=parts) as response:
+                assert response.status_code == 413
+                assert b"".join(response.iter_bytes()) == rejecting.body
+
+    async def main() -> None:
+        await asyncio.get_running_loop().run_green(ask)  # type: ignore[attr-defined]
+
+    with serving(rejecting) as server:
+        oneloop.run(main())
 
 
 def test_the_body_is_a_pipe(make_caller: MakeCaller) -> None:

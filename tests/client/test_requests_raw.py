@@ -234,3 +234,17 @@ def test_what_is_known_of_one_request_is_not_that_of_another(session: requests.S
         assert session.send(made).text == "/TEXT/A"
     with farm() as served, pytest.raises(requests.ReadTimeout):
         session.get(f"http://127.0.0.1:{served.port}/stalls", timeout=0.2)
+
+
+def test_a_server_that_does_not_read(session: requests.Session) -> None:
+    """The time for the next part of the response is that for the server to read, too."""
+
+    def serve(peer: Peer) -> None:
+        peer.sock.recv(1)
+        assert is_over.wait(60)
+
+    is_over = threading.Event()
+    with RawServer(serve) as server:
+        with pytest.raises(requests.exceptions.ReadTimeout, match="did not read the request in time"):
+            session.post(server.url, data=bytes(32 << 20), timeout=(60, 0.2))
+        is_over.set()

@@ -11,6 +11,7 @@ import pytest
 from oneloop.http import (
     URL,
     DigestAuth,
+    Headers,
     QueryParams,
     Timeout,
 )
@@ -103,3 +104,12 @@ def test_a_timeout_from_another_one() -> None:
     changed = Timeout(first, read=7.0, total=9.0)
     assert (changed.connect, changed.read, changed.write, changed.pool, changed.total) == (1.0, 7.0, 3.0, 3.0, 9.0)
     assert Timeout(changed) == changed
+
+
+def test_secrets_are_not_shown() -> None:
+    url = URL("http://user:secret@host/secret?a=secret@")
+    assert repr(url) == "URL('http://user:[secure]@host/secret?a=secret@')"
+    assert str(url) == "http://user:secret@host/secret?a=secret@"
+    headers = Headers({"Authorization": "secret", "Proxy-Authorization": "secret", "Accept": "a"})
+    assert repr(headers) == "Headers({'authorization': '[secure]', 'proxy-authorization': '[secure]', 'accept': 'a'})"
+    assert headers["authorization"] == "secret"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import oneloop
-from oneloop.http import AsyncClient, Client, WebSocketDisconnect
+from oneloop.http import AsyncClient, Client, Timeout, WebSocketDisconnect, WriteTimeout
 from tests.client.servers import Peer, RawServer
 from tests.client.test_websockets import client_frame, upgrade
 
@@ -148,3 +150,69 @@ async def test_pongs_to_a_server_that_does_not_read_are_bounded() -> None:
                 await asyncio.wait_for(waiting, 60)
     assert pongs[-1][-6:] == b"%06d" % (count - 1)
     assert len(pongs) < count
+
+
+async def test_who_was_woken_and_cancelled_takes_no_other_ones_place() -> None:
+    with RawServer(silent) as server:
+        async with AsyncClient() as client, client.websocket(server.url) as socket:
+            exchange = socket._exchange
+            first = asyncio.ensure_future(exchange.received())
+            await asyncio.sleep(0)
+            exchange.protocol.data_received(b"one")
+            # Woken, and cancelled before it runs.
+            first.cancel()
+            assert await exchange.received() == b"one"
+            asyncio.get_running_loop().call_later(0.02, exchange.protocol.data_received, b"two")
+            assert await asyncio.wait_for(exchange.received(), 60) == b"two"
+            assert first.cancelled()
+
+
+async def test_who_was_cancelled_while_sending_leaves_nothing() -> None:
+    is_over = threading.Event()
+
+    def serve(peer: Peer) -> None:
+        upgrade(peer)
+        assert is_over.wait(60)
+
+    def futures() -> int:
+        return sum(type(found) is asyncio.Future for found in gc.get_objects())
+
+    with RawServer(serve) as server:
+        async with AsyncClient(timeout=None) as client:
+            with suppress(WebSocketDisconnect):
+                async with client.websocket(server.url) as socket:
+                    filling = asyncio.ensure_future(socket.send(bytes(16 << 20)))
+                    await asyncio.sleep(0)
+                    before = futures()
+                    for _ in range(50):
+                        with pytest.raises(TimeoutError):
+                            await asyncio.wait_for(socket.send(b"more"), 0)
+                        sending = asyncio.ensure_future(socket.send(b"more"))
+                        await asyncio.sleep(0)
+                        sending.cancel()
+                        await asyncio.wait([sending])
+                    assert futures() < before + 10
+                    filling.cancel()
+                    socket._drop()
+            is_over.set()
+
+
+async def test_a_websocket_may_stay_open_for_longer_than_its_handshake_may_take() -> None:
+    """A server that stops reading is late with reading, and not with the whole request."""
+    is_over = threading.Event()
+
+    def serve(peer: Peer) -> None:
+        upgrade(peer)
+        assert is_over.wait(60)
+
+    timeout = Timeout(60, write=0.2, total=0.1)
+    with RawServer(serve) as server:
+        async with AsyncClient() as client, client.websocket(server.url, timeout=timeout) as socket:
+            reader = asyncio.ensure_future(socket.receive())
+            await asyncio.sleep(0.15)
+            with pytest.raises(WebSocketDisconnect):
+                await asyncio.wait_for(socket.send(bytes(16 << 20)), 60)
+            with pytest.raises(WebSocketDisconnect) as end:
+                await asyncio.wait_for(reader, 60)
+            assert isinstance(end.value.__cause__, WriteTimeout)
+            is_over.set()

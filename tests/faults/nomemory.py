@@ -31,6 +31,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,26 +82,31 @@ class Seen:
 
 
 Program = Callable[[Seen, "Peer"], None]
+Work = Callable[[int, socket.socket], str]
+"""What a peer does, with the program's port, or with a listener of its own, whose port the program knows."""
 
 
 class Peer:
     """A process that is asked to do something, with memory of its own, and says whether it went well."""
 
-    def __init__(self, work: Callable[[int], str]) -> None:
+    def __init__(self, work: Work) -> None:
         self.here, there = socket.socketpair()
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = listener.getsockname()[1]
         self.pid = os.fork()
         if not self.pid:
             try:
                 self.here.close()
                 while port := there.recv(4):
                     try:
-                        answer = work(struct.unpack("I", port)[0])
+                        answer = work(struct.unpack("I", port)[0], listener)
                     except Exception as error:
                         answer = f"{type(error).__name__}: {error}"
                     there.send(answer.encode() or b"nothing")
             finally:
                 os._exit(0)
         there.close()
+        listener.close()
         self.here.settimeout(2 * PATIENCE_S)
 
     def start(self, port: int) -> None:
@@ -110,7 +116,7 @@ class Peer:
         return self.here.recv(1000).decode()
 
 
-def _echo_client(port: int) -> str:
+def _echo_client(port: int, _: socket.socket) -> str:
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as sock:
         for size in (1, 1000, 70_000):
             sock.sendall(b"x" * size)
@@ -126,7 +132,7 @@ def _echo_client(port: int) -> str:
         return "right" if sock.recv(1) == b"" else "WRONG"
 
 
-def _http_client(port: int) -> str:
+def _http_client(port: int, _: socket.socket) -> str:
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as sock:
         for size in (10, 20_000):
             sock.sendall(b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size + b"y" * size)
@@ -141,6 +147,28 @@ def _http_client(port: int) -> str:
             if got.partition(b"\r\n\r\n")[2] != b"y" * size:
                 return "WRONG"
     return "right"
+
+
+def _http_server(_: int, listener: socket.socket) -> str:
+    """Sends back bodies and targets, one connection after the other, until it is asked for /end."""
+    listener.settimeout(PATIENCE_S)
+    while True:
+        sock = listener.accept()[0]
+        sock.settimeout(PATIENCE_S)
+        with sock, suppress(ConnectionError), sock.makefile("rb") as stream:
+            while line := stream.readline():
+                target, length = line.split(b" ")[1], 0
+                while (field := stream.readline()) not in (b"\r\n", b""):
+                    if field.lower().startswith(b"content-length:"):
+                        length = int(field.split(b":")[1])
+                body = stream.read(length) or target
+                if target == b"/end":
+                    return "right"
+                if target == b"/chunks":
+                    parts = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body, body * 9000, body))
+                    sock.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + parts + b"0\r\n\r\n")
+                else:
+                    sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 
 
 def _run(seen: Seen, main: Callable[[], Any]) -> None:
@@ -315,12 +343,60 @@ def _green(seen: Seen, _peer: Peer) -> None:
     seen.is_right = received == list(range(10))
 
 
-PROGRAMS: dict[str, tuple[Program, Callable[[int], str]]] = {
+BODIES = [b"/short", b"y" * 100_000, b"/chunks" * 9002]
+
+
+def _client(seen: Seen, peer: Peer) -> None:
+    """Coroutines."""
+    got: list[bytes] = []
+
+    async def main() -> None:
+        url = f"http://127.0.0.1:{peer.port}"
+        async with oneloop.http.AsyncClient(timeout=PATIENCE_S, trust_env=False) as client:
+            got.append((await client.get(f"{url}/short")).content)
+            got.append((await client.post(f"{url}/long", content=BODIES[1])).content)
+            async with client.stream("GET", f"{url}/chunks") as response:
+                got.append(b"".join([piece async for piece in response.aiter_bytes()]))
+
+    _ask(peer, lambda: _run(seen, main))
+    seen.is_right = got == BODIES
+
+
+def _plain_client(seen: Seen, peer: Peer) -> None:
+    """Code without a loop."""
+    got: list[bytes] = []
+
+    def main() -> None:
+        url = f"http://127.0.0.1:{peer.port}"
+        with oneloop.http.Client(timeout=PATIENCE_S, trust_env=False) as client:
+            got.append(client.get(f"{url}/short").content)
+            got.append(client.post(f"{url}/long", content=BODIES[1]).content)
+            with client.stream("GET", f"{url}/chunks") as response:
+                got.append(b"".join(response.iter_bytes()))
+
+    _ask(peer, main)
+    seen.is_right = got == BODIES
+
+
+def _ask(peer: Peer, main: Callable[[], None]) -> None:
+    """Run a client's program while the peer serves."""
+    peer.start(0)
+    try:
+        main()
+    finally:
+        with socket.create_connection(("127.0.0.1", peer.port), PATIENCE_S) as sock:
+            sock.sendall(b"GET /end HTTP/1.1\r\n\r\n")
+            sock.recv(1)
+
+
+PROGRAMS: dict[str, tuple[Program, Work]] = {
     "timers": (_timers, _echo_client),
     "tcp": (_tcp, _echo_client),
     "streams": (_streams, _echo_client),
     "files": (_files, _echo_client),
     "http": (_http, _http_client),
+    "client": (_client, _http_server),
+    "plain client": (_plain_client, _http_server),
     "green": (_green, _echo_client),
 }
 

@@ -158,6 +158,21 @@ def test_a_timeout_of_an_event_that_is_none() -> None:
     assert event.waiting == 0
 
 
+def test_a_place_that_cannot_be_woken_keeps_no_other_one_asleep() -> None:
+    class Place:
+        def wake(self, value: Any) -> bool:
+            raise MemoryError
+
+    event = Event()
+    assert not event._is_set_or_enter(Place())
+    waiting = green.spawn(event.wait, 60)
+    green.sleep(0)
+    with pytest.raises(MemoryError):
+        event.set()
+    assert waiting.get(timeout=60) is True
+    assert event.waiting == 0
+
+
 def test_a_link_that_was_added_twice_is_called_once() -> None:
     """As in gevent."""
     event, told = Event(), list[Any]()

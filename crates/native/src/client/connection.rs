@@ -18,7 +18,8 @@ use super::protocol::Protocol;
 use super::timeouts::{Awaited, NEVER_NS};
 use crate::event_loop::LoopCore;
 use crate::ffi::values::Value;
-use crate::ffi::{Link, LoopCell, Object, bytes};
+use crate::ffi::{Link, LoopCell, Object, bytes, fallible};
+use crate::tls::TlsTransport;
 use crate::transport::{StreamTransport, Under};
 use oneloop_engine::sys::clock::monotonic_ns;
 use oneloop_http1::BodyReader;
@@ -247,7 +248,7 @@ impl ClientConnection {
 
     pub fn call_under(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         match self.under(py) {
-            Some(under) => under.object(py).call_method0(name).map(drop),
+            Some(under) => under.object(py).call_method0(fallible::interned(py, name)?).map(drop),
             None => Ok(()),
         }
     }
@@ -328,6 +329,9 @@ impl ClientConnection {
         // Its opening was given up as it succeeded, and does not count any more.
         if slf.get().is_gone(py) {
             return transport.call_method0(intern!(py, "abort")).map(drop);
+        }
+        if let Ok(tls) = transport.cast_exact::<TlsTransport>() {
+            tls.get().want_rest(py);
         }
         let under = Under::from(transport);
         let is_http2 = slf.get().terms.protocol.is_http2_over(py, &under)?;
@@ -431,7 +435,7 @@ impl ClientConnection {
         let this = slf.get();
         let ended = match &exc {
             None => Self::end_input(slf),
-            // A response that came before a write failed.
+            // A response that came before a write failed. Over TLS it has been delivered already.
             Some(error) if error.is_instance_of::<PyOSError>() => Self::drain(slf),
             // The parser has not taken all that was received: what follows has no place.
             Some(_) => Ok(()),

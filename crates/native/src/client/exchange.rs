@@ -16,7 +16,7 @@
 use super::pieces::{self, Pieces};
 use super::response_head::ResponseHead;
 use super::timeouts::ClientTimeouts;
-use super::wake::{Until, Wake};
+use super::wake::{Place, Until};
 use crate::event_loop::LoopCore;
 use crate::ffi::fallible;
 use crate::ffi::{Link, LoopCell, Object};
@@ -110,9 +110,11 @@ pub struct State {
     /// An exception. Until it is raised, its traceback may refer to the exchange, so the garbage collector must see it.
     pub error: Option<Object>,
     /// The one who waits for the response, and for what.
-    pub reader: Option<(Until, Wake)>,
+    pub reader: Option<Place>,
     /// Those who send: one the request's body, any number on a tunnel.
-    pub senders: Vec<(Until, Wake)>,
+    pub senders: Vec<Place>,
+    /// How many have waited.
+    pub places: u64,
     /// The whole request was passed to the transport.
     pub is_sent: bool,
     /// A part of a body that is sent later was.
@@ -169,7 +171,7 @@ impl State {
 
     /// Whether somebody waits for the whole response.
     pub fn is_read_whole(&self) -> bool {
-        matches!(self.reader, Some((Until::Whole, _)))
+        matches!(self.reader, Some(Place { until: Until::Whole, .. }))
     }
 
     /// Whether the transport takes more of the request.
@@ -232,6 +234,7 @@ impl ClientExchange {
             error: None,
             reader: None,
             senders: Vec::new(),
+            places: 0,
             is_sent: !request.is_sent_later,
             is_partly_sent: false,
             is_stuck: false,
@@ -276,19 +279,19 @@ impl ClientExchange {
     /// Wakes the waiters whose wait is over.
     pub fn wake_waiters(&self, py: Python<'_>) -> PyResult<()> {
         let (reader, senders) = self.state.with(py, |s| {
-            let is_over = s.reader.as_ref().is_some_and(|(until, _)| s.is_over(py, *until));
+            let is_over = s.reader.as_ref().is_some_and(|place| s.is_over(py, place.until));
             let reader = if is_over { s.reader.take() } else { None };
             let (over, waiting) = std::mem::take(&mut s.senders)
                 .into_iter()
-                .partition(|(until, _)| s.is_over(py, *until));
+                .partition(|place| s.is_over(py, place.until));
             s.senders = waiting;
             (reader, over)
         });
         let owner = self.owner.bind(py);
         let senders: Vec<_> = senders;
         let mut outcome = Ok(());
-        for (_, wake) in reader.into_iter().chain(senders) {
-            outcome = outcome.and(wake.wake(owner));
+        for place in reader.into_iter().chain(senders) {
+            outcome = outcome.and(place.wake.wake(owner));
         }
         outcome
     }

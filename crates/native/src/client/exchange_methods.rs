@@ -254,8 +254,8 @@ impl ClientExchange {
                 if let Some(error) = &s.error {
                     error.visit(&visit)?;
                 }
-                for (_, wake) in s.reader.iter().chain(&s.senders) {
-                    wake.visit(&visit)?;
+                for place in s.reader.iter().chain(&s.senders) {
+                    place.wake.visit(&visit)?;
                 }
                 Ok(())
             })

@@ -1,5 +1,6 @@
 //! The exceptions of a client. Their classes are Python's: `oneloop.http.client.errors`.
 
+use crate::ffi::{call, fallible};
 use oneloop_http1::Refusal;
 use pyo3::prelude::*;
 
@@ -34,14 +35,14 @@ impl Kind {
 
 /// The exception; the error of the import if the module is not there.
 pub fn error(py: Python<'_>, kind: Kind, text: &str) -> PyErr {
-    let made = py
-        .import("oneloop.http.client.errors")
-        .and_then(|module| module.getattr(kind.name()))
-        .and_then(|class| class.call1((text,)));
-    match made {
-        Ok(error) => PyErr::from_value(error),
-        Err(error) => error,
-    }
+    made(py, kind, text).unwrap_or_else(|error| error)
+}
+
+fn made(py: Python<'_>, kind: Kind, text: &str) -> PyResult<PyErr> {
+    let module = py.import(fallible::interned(py, "oneloop.http.client.errors")?)?;
+    let class = module.getattr(fallible::interned(py, kind.name())?)?;
+    let error = call::call1(&class, fallible::text(py, text)?.as_any())?;
+    Ok(PyErr::from_value(error))
 }
 
 /// What the server did wrong.

@@ -1,20 +1,24 @@
 //! URLs as browsers read them (WHATWG URL Standard), by the crate `url`: international names, percent-encoding, relative
 //! references.
 
+use crate::ffi::fallible;
+use crate::ffi::values::{ToPython, Value};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyString, PyTuple};
 use url::Url;
 
-/// Scheme, user, password, host, port, path, query, fragment; the host without the brackets of an IPv6 address.
-type Parts = (String, String, String, String, Option<u16>, String, Option<String>, Option<String>);
-
-/// Parse a URL, relative to `base` if one is given, into its parts and its whole text.
+/// Parse a URL, relative to `base` if one is given. Returns its parts and its whole text: scheme, user, password, host,
+/// port, path, query, fragment; the host without the brackets of an IPv6 address.
 ///
 /// Raises:
 ///     ValueError: why it is none.
 #[pyfunction]
 #[pyo3(signature = (text, base = None))]
-pub fn split_url(text: &str, base: Option<&str>) -> PyResult<(Parts, String)> {
+pub fn split_url<'py>(
+    py: Python<'py>,
+    text: &str,
+    base: Option<&str>,
+) -> PyResult<Value<(Bound<'py, PyTuple>, String)>> {
     let refused =
         |error: url::ParseError| pyo3::exceptions::PyValueError::new_err(error.to_string());
     let url = match base {
@@ -28,17 +32,17 @@ pub fn split_url(text: &str, base: Option<&str>) -> PyResult<(Parts, String)> {
         Some(url::Host::Ipv6(address)) => address.to_string(),
         None => String::new(),
     };
-    let parts = (
-        url.scheme().to_owned(),
-        url.username().to_owned(),
-        url.password().unwrap_or_default().to_owned(),
-        host,
-        url.port(),
-        url.path().to_owned(),
-        url.query().map(str::to_owned),
-        url.fragment().map(str::to_owned),
-    );
-    Ok((parts, url.into()))
+    let parts = [
+        url.scheme().to_python(py)?,
+        url.username().to_python(py)?,
+        url.password().unwrap_or_default().to_python(py)?,
+        host.to_python(py)?,
+        url.port().to_python(py)?,
+        url.path().to_python(py)?,
+        url.query().to_python(py)?,
+        url.fragment().to_python(py)?,
+    ];
+    Ok(Value((fallible::tuple(py, parts)?, url.into())))
 }
 
 /// Bytes that parsing leaves as they are in a path: fewer than there are.
@@ -66,13 +70,21 @@ const fn is_plain(byte: u8) -> bool {
         )
 }
 
+/// The text before the path of a URL, and the target of a request.
+type Split<'py> = (Bound<'py, PyString>, Bound<'py, PyBytes>);
+
 /// Split a URL that parsing would not change behind its authority. Returns the text before the path, and the target of a
 /// request; None for a URL that has to be parsed: another scheme, user information, a fragment, dots as segments,
 /// characters that are encoded.
 #[pyfunction]
-pub fn plain_target<'py>(
-    url: &Bound<'py, PyAny>,
-) -> Option<(Bound<'py, PyString>, Bound<'py, PyBytes>)> {
+pub fn plain_target<'py>(url: &Bound<'py, PyAny>) -> PyResult<Value<Option<Split<'py>>>> {
+    let Some((place, target)) = plain_parts(url) else { return Ok(Value(None)) };
+    let (place, target) =
+        (fallible::text(url.py(), place)?, fallible::bytes(url.py(), target.as_bytes())?);
+    Ok(Value(Some((place, target))))
+}
+
+fn plain_parts<'a>(url: &'a Bound<'_, PyAny>) -> Option<(&'a str, &'a str)> {
     let text = url.cast_exact::<PyString>().ok()?.to_str().ok()?;
     let scheme_len = match text.as_bytes() {
         [b'h', b't', b't', b'p', b':', b'/', b'/', ..] => 7,
@@ -97,5 +109,5 @@ pub fn plain_target<'py>(
     if has_dots || !is_right {
         return None;
     }
-    Some((PyString::new(url.py(), place), PyBytes::new(url.py(), target.as_bytes())))
+    Some((place, target))
 }

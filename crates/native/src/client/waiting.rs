@@ -2,7 +2,7 @@
 
 use super::exchange::{Caller, ClientExchange, Stage};
 use super::failure::{self, Kind};
-use super::wake::{Until, Wake};
+use super::wake::{Place, Until, Wake};
 use crate::ffi::awaitable::{self, Steps};
 use crate::ffi::coroutine::{self, Step};
 use crate::ffi::fallible;
@@ -16,8 +16,8 @@ use pyo3::{PyTraverseError, PyVisit};
 
 enum Progress {
     New,
-    /// The future's own steps; `None`: the caller was given something else to wait for.
-    Waiting(Option<Object>),
+    /// The future's own steps, `None` if the caller was given something else to wait for; and the number of the place.
+    Waiting(Option<Object>, u64),
     Ended,
 }
 
@@ -102,11 +102,11 @@ impl ExchangeWait {
         let before = exchange.get().state.with(py, |s| s.reader.take());
         let is_taken = match &before {
             // Whoever was woken, or has gone, has left it.
-            Some((_, Wake::Future(future))) => {
+            Some(Place { wake: Wake::Future(future), .. }) => {
                 !future.bind(py).call_method0(intern!(py, "done"))?.is_truthy()?
             }
-            Some((_, Wake::Green(_))) => true,
-            Some((_, Wake::Stop)) | None => false,
+            Some(Place { wake: Wake::Green(_), .. }) => true,
+            Some(Place { wake: Wake::Stop, .. }) | None => false,
         };
         if is_taken {
             exchange.get().state.with(py, |s| s.reader = before);
@@ -117,15 +117,18 @@ impl ExchangeWait {
     }
 
     /// An exception has ended the wait. Of a response nobody wants the rest then; a tunnel goes on.
-    fn leave(&self, py: Python<'_>) -> PyResult<()> {
+    fn leave(&self, py: Python<'_>, number: u64) -> PyResult<()> {
         let exchange = self.exchange.bind(py);
         if !exchange.get().state.with(py, |s| s.is_tunnel) {
             return ClientExchange::give_up(exchange);
         }
-        if !self.until.is_of_sender() {
-            let old = exchange.get().state.with(py, |s| s.reader.take());
-            drop(old);
-        }
+        let left = exchange.get().state.with(py, |s| {
+            // It may be empty, or another one's: whoever is woken has left it.
+            let reader = s.reader.take_if(|place| place.number == number);
+            let index = s.senders.iter().position(|place| place.number == number);
+            (reader, index.map(|index| s.senders.remove(index)))
+        });
+        drop(left);
         Ok(())
     }
 
@@ -160,20 +163,27 @@ impl ExchangeWait {
             Caller::Plain => (Wake::Stop, None, Some(py.None().into_bound(py))),
         };
         let until = this.until;
-        if until.is_of_sender() {
-            exchange.get().state.with(py, |s| s.senders.push((until, wake)));
-        } else {
+        if !until.is_of_sender() {
             Self::take_place(exchange)?;
-            exchange.get().state.with(py, |s| s.reader = Some((until, wake)));
         }
+        let number = exchange.get().state.with(py, |s| {
+            s.places += 1;
+            let place = Place { number: s.places, until, wake };
+            if until.is_of_sender() {
+                s.senders.push(place);
+            } else {
+                s.reader = Some(place);
+            }
+            s.places
+        });
         match (steps, yielded) {
             (Some(steps), _) => {
                 let step = coroutine::send(steps.bind(py), py.None().bind(py))?;
-                this.set(py, Progress::Waiting(Some(steps)));
+                this.set(py, Progress::Waiting(Some(steps), number));
                 Ok(step)
             }
             (None, yielded) => {
-                this.set(py, Progress::Waiting(None));
+                this.set(py, Progress::Waiting(None, number));
                 Ok(Step::Yielded(Object::new(yielded.unwrap_or_else(|| py.None().into_bound(py)))))
             }
         }
@@ -193,10 +203,11 @@ impl Steps for ExchangeWait {
     fn send<'py>(slf: Borrowed<'_, 'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Step> {
         let py = slf.py();
         match slf.get().set(py, Progress::Ended) {
-            Progress::New | Progress::Waiting(None) => Self::go_on(slf),
-            Progress::Waiting(Some(steps)) => match coroutine::send(steps.bind(py), value)? {
+            Progress::New | Progress::Waiting(None, _) => Self::go_on(slf),
+            Progress::Waiting(Some(steps), number) => match coroutine::send(steps.bind(py), value)?
+            {
                 Step::Yielded(object) => {
-                    slf.get().set(py, Progress::Waiting(Some(steps)));
+                    slf.get().set(py, Progress::Waiting(Some(steps), number));
                     Ok(Step::Yielded(object))
                 }
                 Step::Returned(_) => Self::go_on(slf),
@@ -223,21 +234,24 @@ impl ExchangeWait {
     fn throw(slf: &Bound<'_, Self>, args: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let progress = slf.get().set(py, Progress::Ended);
-        let thrown = match progress {
-            Progress::Waiting(Some(steps)) => match coroutine::throw(steps.bind(py), args) {
-                Ok(Step::Yielded(object)) => {
-                    slf.get().set(py, Progress::Waiting(Some(steps)));
-                    return awaitable::shown(py, Step::Yielded(object));
+        let (thrown, number) = match progress {
+            Progress::Waiting(Some(steps), number) => {
+                match coroutine::throw(steps.bind(py), args) {
+                    Ok(Step::Yielded(object)) => {
+                        slf.get().set(py, Progress::Waiting(Some(steps), number));
+                        return awaitable::shown(py, Step::Yielded(object));
+                    }
+                    Ok(Step::Returned(_)) => {
+                        return awaitable::shown(py, Self::go_on(slf.as_borrowed())?);
+                    }
+                    Err(error) => (error, number),
                 }
-                Ok(Step::Returned(_)) => {
-                    return awaitable::shown(py, Self::go_on(slf.as_borrowed())?);
-                }
-                Err(error) => error,
-            },
-            _ => coroutine::raised(args)?,
+            }
+            Progress::Waiting(None, number) => (coroutine::raised(args)?, number),
+            Progress::New | Progress::Ended => (coroutine::raised(args)?, 0),
         };
         // What ended the wait is what the caller is told, also if the loop is closed and the connection with it.
-        if let Err(error) = slf.get().leave(py) {
+        if let Err(error) = slf.get().leave(py, number) {
             thrown.value(py).setattr(intern!(py, "__context__"), error.value(py))?;
         }
         Err(thrown)
@@ -246,7 +260,7 @@ impl ExchangeWait {
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         match slf.get().set(py, Progress::Ended) {
-            Progress::Waiting(_) => slf.get().leave(py),
+            Progress::Waiting(_, number) => slf.get().leave(py, number),
             Progress::New | Progress::Ended => Ok(()),
         }
     }
@@ -255,7 +269,7 @@ impl ExchangeWait {
         self.exchange.visit(&visit)?;
         self.progress
             .peek(|progress| match progress {
-                Progress::Waiting(Some(steps)) => steps.visit(&visit),
+                Progress::Waiting(Some(steps), _) => steps.visit(&visit),
                 _ => Ok(()),
             })
             .unwrap_or(Ok(()))

@@ -32,6 +32,14 @@ impl Until {
     }
 }
 
+/// One that waits.
+pub struct Place {
+    /// Of this place, among all that the exchange has had.
+    pub number: u64,
+    pub until: Until,
+    pub wake: Wake,
+}
+
 /// How to wake the caller.
 pub enum Wake {
     Future(Object),

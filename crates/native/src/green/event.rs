@@ -2,7 +2,8 @@
 //!
 //! Native, so that a green thread that waits for one has no Python frame of ours: its first one costs a page of memory.
 
-use super::line::{Limit, position, timed_out, wait, wake};
+use super::limit::{Limit, timed_out, wait};
+use super::places::{Places, wake};
 use super::{HubCore, Waiter};
 use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object, call};
@@ -10,13 +11,11 @@ use crate::imports;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit, intern};
-use std::collections::VecDeque;
 
 #[derive(Default)]
 struct State {
     is_set: bool,
-    /// Who waits, in order of arrival: waiters, or the places of coroutines.
-    places: VecDeque<Object>,
+    places: Places,
     /// The green thread's waiter that `set` woke last. Weak: it refers to the loop, which may end before the event.
     last_woken: Option<Object<PyWeakrefReference>>,
 }
@@ -40,7 +39,7 @@ impl EventCore {
             if s.is_set {
                 return Some(kept);
             }
-            s.places.push_back(kept);
+            s.places.enter(kept);
             None
         });
         unused.is_some()
@@ -133,7 +132,7 @@ impl EventCore {
     fn _set(&self, py: Python<'_>) -> PyResult<()> {
         let (count, last) = self.state.with(py, |s| {
             s.is_set = true;
-            (s.places.len(), s.places.back().map(|place| place.clone_ref(py)))
+            (s.places.len(), s.places.last().map(|place| place.clone_ref(py)))
         });
         // A coroutine does not run before the one that sets the event waits.
         let last = match last.map(|last| last.bind(py).clone().cast_into_exact::<Waiter>()) {
@@ -142,11 +141,13 @@ impl EventCore {
         };
         drop(self.state.with(py, |s| std::mem::replace(&mut s.last_woken, last)));
         let value = PyBool::new(py, true).to_owned().into_any();
+        let mut outcome = Ok(());
         for _ in 0..count {
-            let Some(place) = self.state.with(py, |s| s.places.pop_front()) else { break };
-            wake(place.bind(py), &value)?;
+            let Some(place) = self.state.with(py, |s| s.places.next()) else { break };
+            // One that cannot be woken keeps no other one asleep.
+            outcome = outcome.and(wake(place.bind(py), &value).map(drop));
         }
-        Ok(())
+        outcome
     }
 
     /// Whether the flag is set. If not, append this place to the line.
@@ -156,10 +157,7 @@ impl EventCore {
 
     /// Remove a place from the line.
     fn forget(&self, place: &Bound<'_, PyAny>) {
-        let left = self.state.with(place.py(), |s| {
-            position(&s.places, place).and_then(|index| s.places.remove(index))
-        });
-        drop(left);
+        drop(self.state.with(place.py(), |s| s.places.remove(place)));
     }
 
     /// In a forked child: forget the parent's waiters.
@@ -169,8 +167,7 @@ impl EventCore {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let visited = self.state.peek(|s| s.places.iter().try_for_each(|one| one.visit(&visit)));
-        visited.unwrap_or(Ok(()))
+        self.state.peek(|s| s.places.visit(&visit)).unwrap_or(Ok(()))
     }
 
     fn __clear__(&self, py: Python<'_>) {

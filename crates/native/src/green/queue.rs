@@ -5,7 +5,9 @@
 //! run without another thread in between, because no Python code runs there. Subclasses with another order of items
 //! use Python code, `_put_lined` and `_get_lined`.
 
-use super::line::{self, Limit, LineCore, timed_out};
+use super::limit::{Limit, timed_out, wait};
+use super::line::LineCore;
+use super::places::{Places, wake};
 use super::{HubCore, Truth, Waiter};
 use crate::ffi::fallible;
 use crate::ffi::values::Value;
@@ -15,14 +17,13 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
-use std::collections::VecDeque;
 
 #[derive(Default)]
 struct State {
     /// A deque; `None` before it is assigned.
     items: Option<Object>,
     /// Waiters for room.
-    putters: VecDeque<Object>,
+    putters: Places,
     /// The number of slots reserved for putters that were woken.
     kept: usize,
     maxsize: Option<usize>,
@@ -93,7 +94,7 @@ impl QueueCore {
         }
         if let Some(place) = place {
             let place = Object::new(place.clone());
-            this.state.with(py, |state| state.putters.push_back(place));
+            this.state.with(py, |state| state.putters.enter(place));
         }
         Ok(Some(false))
     }
@@ -120,12 +121,12 @@ impl QueueCore {
         loop {
             let length = Self::length(items)?;
             let place = self.state.with(py, |state| {
-                let place = state.has_room(length).then(|| state.putters.pop_front()).flatten();
+                let place = state.has_room(length).then(|| state.putters.next()).flatten();
                 state.kept += usize::from(place.is_some());
                 place
             });
             let Some(place) = place else { return Ok(()) };
-            if !line::wake(place.bind(py), py.None().bind(py))? {
+            if !wake(place.bind(py), py.None().bind(py))? {
                 self.state.with(py, |state| state.kept -= 1);
             }
         }
@@ -152,11 +153,7 @@ impl QueueCore {
     }
 
     fn withdraw(&self, place: &Bound<'_, PyAny>) {
-        let left = self.state.with(place.py(), |state| {
-            let index = state.putters.iter().position(|other| other.as_ref().is(place))?;
-            state.putters.remove(index)
-        });
-        drop(left);
+        drop(self.state.with(place.py(), |state| state.putters.remove(place)));
     }
 
     fn in_coroutine(py: Python<'_>) -> PyResult<bool> {
@@ -319,7 +316,7 @@ impl QueueCore {
             Some(true) => return Ok(py.None().into_bound(py)),
             Some(false) => {}
         }
-        match line::wait(&waiter, &limit) {
+        match wait(&waiter, &limit) {
             Ok(woken) if woken.is(&timed_out(py)?) => {
                 this.withdraw(waiter.as_any());
                 Err(PyErr::from_value(imports::full(py)?.call0()?))
@@ -417,8 +414,8 @@ impl QueueCore {
     /// Wake all that wait for room with this value, without reserving room.
     fn _refuse_putters(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = value.py();
-        while let Some(place) = self.state.with(py, |state| state.putters.pop_front()) {
-            line::wake(place.bind(py), value)?;
+        while let Some(place) = self.state.with(py, |state| state.putters.next()) {
+            wake(place.bind(py), value)?;
         }
         Ok(())
     }
@@ -430,7 +427,7 @@ impl QueueCore {
             if let Some(items) = &state.items {
                 items.visit(&visit)?;
             }
-            state.putters.iter().try_for_each(|place| place.visit(&visit))
+            state.putters.visit(&visit)
         });
         visited.unwrap_or(Ok(()))
     }

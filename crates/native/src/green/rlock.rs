@@ -1,7 +1,7 @@
 //! The fast path of `RLock`: a lock that the greenlet that owns it may acquire again.
 
 use super::Truth;
-use super::line::SemaphoreCore;
+use super::semaphore::SemaphoreCore;
 use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, greenlet};
 use pyo3::exceptions::PyRuntimeError;

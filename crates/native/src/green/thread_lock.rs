@@ -1,13 +1,12 @@
 //! `LockCore`: `_thread`'s lock for green threads, the part that does not wait; see `oneloop.green.threadlock`.
 
-use super::line::{position, wake};
+use super::places::{Places, wake};
 use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object};
 use oneloop_engine::sys::thread;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, intern};
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The number of uncontended acquisitions after which other green threads get a turn. Otherwise code that polls for a
@@ -20,7 +19,7 @@ struct State {
     is_held: bool,
     /// The OS thread that holds it; 0: nobody, or it is being handed over.
     owner: u64,
-    places: VecDeque<Object>,
+    places: Places,
 }
 
 /// Base class of `oneloop.green.threadlock.LockType`.
@@ -109,7 +108,7 @@ impl LockCore {
                     return None;
                 }
                 state.owner = 0;
-                let place = state.places.pop_front();
+                let place = state.places.next();
                 state.is_held = place.is_some();
                 Some(place)
             });
@@ -155,7 +154,7 @@ impl LockCore {
         let place = Object::new(place);
         let unused = self.0.with(py, |state| {
             if state.is_held {
-                state.places.push_back(place);
+                state.places.enter(place);
                 return None;
             }
             state.is_held = true;
@@ -167,10 +166,7 @@ impl LockCore {
 
     /// Remove a place from the line. Returns whether it was there.
     fn _forget(&self, place: &Bound<'_, PyAny>) -> bool {
-        let left = self.0.with(place.py(), |state| {
-            position(&state.places, place).and_then(|index| state.places.remove(index))
-        });
-        left.is_some()
+        self.0.with(place.py(), |state| state.places.remove(place)).is_some()
     }
 
     /// In a forked child: nobody holds it.
@@ -179,9 +175,7 @@ impl LockCore {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let visited =
-            self.0.peek(|state| state.places.iter().try_for_each(|one| one.visit(&visit)));
-        visited.unwrap_or(Ok(()))
+        self.0.peek(|state| state.places.visit(&visit)).unwrap_or(Ok(()))
     }
 
     fn __clear__(&self, py: Python<'_>) {

@@ -9,7 +9,7 @@ use crate::event_loop::LoopCore;
 use crate::ffi::buffer::View;
 use crate::ffi::bytearray;
 use crate::ffi::bytes::{self, BytesRoom};
-use crate::transport::{Feeding, Receiver, with_lent};
+use crate::transport::{Feeding, Receiver, Under, with_lent};
 use oneloop_engine::sys::memory;
 use oneloop_engine::sys::socket::{self, Room};
 use pyo3::exceptions::PyRuntimeError;
@@ -261,6 +261,28 @@ impl TlsTransport {
     /// Reads data that was fed but not read: after a pause, or together with the end of a handshake.
     pub fn read_on(slf: &Bound<'_, Self>) -> PyResult<()> {
         Self::deliver(slf, Text::Nothing, End::Full)
+    }
+
+    /// Delivers what the socket of a connection that has failed still has, if the protocol wants it.
+    pub fn take_rest(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        if !this.state.with(py, |s| s.wants_rest) {
+            return Ok(());
+        }
+        let Some(Under::Stream(stream)) = this.under(py) else { return Ok(()) };
+        let Ok(fd) = stream.get().body.descriptor.fd(py) else { return Ok(()) };
+        let owner = this.owner.bind(py);
+        while this.phase(py) == Phase::Wrapped {
+            // A pause holds up a peer, which is gone.
+            this.state.with(py, |s| s.is_reading_paused = false);
+            match receive(owner, slf.as_any(), fd)? {
+                Ok(1..) => {}
+                // What was fed during a pause.
+                Ok(0) | Err(_) => return Self::read_on(slf),
+            }
+        }
+        Ok(())
     }
 
     /// Delivers plaintext, and continues reading while the protocol receives it.

@@ -5,7 +5,7 @@ use super::transport::{App, Phase, TlsTransport};
 use crate::event_loop::LoopCore;
 use crate::imports;
 use crate::transport::Under;
-use pyo3::exceptions::{PyException, PyTimeoutError};
+use pyo3::exceptions::{PyException, PyOSError, PyTimeoutError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::mem::MaybeUninit;
@@ -31,6 +31,10 @@ impl TlsTransport {
     fn connection_lost(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        let mut outcome = match &exc {
+            Some(error) if error.is_instance_of::<PyOSError>() => Self::take_rest(slf),
+            _ => Ok(()),
+        };
         let (tells, protocol, timer, backlog) = this.state.with(py, |s| {
             let tells = s.phase != Phase::Handshake && matches!(s.app, App::Made | App::Eof);
             if tells {
@@ -50,12 +54,10 @@ impl TlsTransport {
             (tells, s.protocol.take(), s.shutdown_timer.take(), backlog)
         });
         drop(backlog);
-        let mut outcome = Ok(());
         if tells && let Some(protocol) = &protocol {
             let lost = protocol.object.bind(py).getattr(intern!(py, "connection_lost"));
-            outcome = lost
-                .and_then(|lost| this.schedule(py, "call_soon", (lost, exc.as_ref())))
-                .map(drop);
+            let told = lost.and_then(|lost| this.schedule(py, "call_soon", (lost, exc.as_ref())));
+            outcome = outcome.and(told.map(drop));
         }
         drop(protocol);
         outcome = outcome.and(this.wake_waiter(py, exc.as_ref()));

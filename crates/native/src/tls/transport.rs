@@ -110,6 +110,8 @@ pub struct State {
     pub has_called_close: bool,
     /// What comes behind our close_notify is dropped, and no error: `close_and_drop`.
     pub drops_input: bool,
+    /// The protocol gets what was received before a write failed: `want_rest`.
+    pub wants_rest: bool,
     /// The error of a read, while the data before it is delivered.
     pub failure: Option<PyErr>,
     /// Closed a second time: nobody will use `ssl_object`.
@@ -145,6 +147,12 @@ impl TlsTransport {
     pub fn close_and_drop(slf: &Bound<'_, Self>) -> PyResult<()> {
         slf.get().state.with(slf.py(), |s| s.drops_input = true);
         Self::close(slf)
+    }
+
+    /// From now on, when a send has failed below, the protocol gets what the socket still has before its
+    /// `connection_lost`: the peer may have said why it ends the connection. asyncio's transports drop it.
+    pub fn want_rest(&self, py: Python<'_>) {
+        self.state.with(py, |s| s.wants_rest = true);
     }
 
     pub fn phase(&self, py: Python<'_>) -> Phase {
@@ -275,6 +283,7 @@ impl TlsTransport {
             is_lost: false,
             has_called_close: false,
             drops_input: false,
+            wants_rest: false,
             failure: None,
             is_forgotten: false,
             sslcontext: Some(sslcontext.unbind()),

@@ -24,7 +24,7 @@ from oneloop.http.client.turns import Turns
 from oneloop.interrupts import is_main_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from oneloop.loop import Loop
 
@@ -45,9 +45,25 @@ class Caller:
         """Run a coroutine of the client to its end."""
         raise NotImplementedError
 
+    def run_task(self, steps: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine that awaits futures, such as those of files, to its end."""
+        raise NotImplementedError
+
+    async def result_of(self, make: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Wait for what a function returns, which may await futures."""
+        return self.run_task(_awaited(make, *args))
+
+    def let_end(self) -> None:
+        """Let a connection that was just given up be closed, if nothing else does."""
+
     async def sleep(self, time_s: float) -> None:
         """Wait for some time."""
         raise NotImplementedError
+
+
+async def _awaited(make: Callable[..., Awaitable[T]], *args: Any) -> T:
+    # It may look for the running loop.
+    return await make(*args)
 
 
 class CoroutineCaller(Caller):
@@ -58,6 +74,9 @@ class CoroutineCaller(Caller):
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
+
+    async def result_of(self, make: Callable[..., Awaitable[T]], *args: Any) -> T:
+        return await make(*args)
 
     async def sleep(self, time_s: float) -> None:
         await asyncio.sleep(time_s)
@@ -84,6 +103,11 @@ class GreenCaller(Caller):
         except StopIteration as end:
             result: T = end.value
             return result
+
+    def run_task(self, steps: Coroutine[Any, Any, T]) -> T:
+        from oneloop.green.bridge import await_
+
+        return await_(steps)
 
     async def sleep(self, time_s: float) -> None:
         from oneloop.green import sleep
@@ -145,7 +169,6 @@ class PlainCaller(Caller):
             raise RuntimeError("Cannot send a request, as the client has been closed.") from error
 
     def run_task(self, steps: Coroutine[Any, Any, T]) -> T:
-        """Run any coroutine to its end, as a task of the loop."""
         try:
             is_outermost = self._turns.take()
         except BaseException:
@@ -175,6 +198,11 @@ class PlainCaller(Caller):
                 task.exception()
             raise
         return task.result()
+
+    def let_end(self) -> None:
+        # The program may be busy with something else for long, and the server would wait for it.
+        if not self.loop.is_closed() and not self.loop.is_running():
+            self.run_task(asyncio.sleep(0))
 
     def _run_loop_for_all(self) -> None:
         """Run the loop until somebody's wait may be over."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -293,7 +294,9 @@ class Core(Profile):
                     delay_s = retry.delay_s(attempt, response.headers.get("retry-after"))
                 if delay_s is None or not _fits(caller, delay_s, deadline_s):
                     return response
-                await response.aread()
+                with suppress(RequestError):
+                    # For its connection; it is closed if its body cannot be read.
+                    await response.aread()
             await caller.sleep(delay_s)
         return await sent()
 
@@ -435,7 +438,7 @@ class Core(Profile):
             request = self._built("download", method, url, parts)
             return await self._send(caller, request, stream=True, auth=auth, follow_redirects=follows)
 
-        return await Download(path, resume, progress).run(send)
+        return await Download(caller, path, resume, progress).run(send)
 
     async def _open_websocket(
         self,

@@ -12,6 +12,7 @@ from oneloop.http.client.errors import RemoteProtocolError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from oneloop.http.client.callers import Caller
     from oneloop.http.client.responses import Response
 
 __all__ = ["Download"]
@@ -27,12 +28,16 @@ class Download:
     kept in a file with `.part.tag` behind its name.
 
     Args:
+        caller: who waits.
         path: the file.
         resume: continue a part that is there, and leave it there if the download fails.
         progress: is called with the bytes that are there, and the length if the server has said it.
     """
 
-    def __init__(self, path: Any, resume: bool, progress: Callable[[int, int | None], Any] | None) -> None:
+    def __init__(
+        self, caller: Caller, path: Any, resume: bool, progress: Callable[[int, int | None], Any] | None
+    ) -> None:
+        self._result_of = caller.result_of
         self._path = os.fspath(path)
         suffix: Any = b".part" if isinstance(self._path, bytes) else ".part"
         self._part = self._path + suffix
@@ -67,8 +72,8 @@ class Download:
     async def _begun(self) -> tuple[int, str]:
         """What is there of the file, and what tells that the server's content is still the same."""
         try:
-            tag = (await files.read_file(self._tag_path)).decode("latin-1")
-            return (await files.stat(self._part)).st_size, tag
+            tag = (await self._result_of(files.read_file, self._tag_path)).decode("latin-1")
+            return (await self._result_of(files.stat, self._part)).st_size, tag
         except FileNotFoundError:
             return 0, ""
 
@@ -90,44 +95,46 @@ class Download:
         if self._resume and not offset:
             await self._keep_tag(response)
         try:
-            async with await files.open(self._part, "r+b" if offset else "wb") as file:
-                await file.seek(offset)
+            file = await self._result_of(files.open, self._part, "r+b" if offset else "wb")
+            try:
+                await self._result_of(file.seek, offset)
                 async for piece in response.aiter_bytes():
-                    await file.write(piece)
+                    await self._result_of(file.write, piece)
                     offset += len(piece)
                     if self._progress is not None:
                         self._progress(offset, total)
+            finally:
+                await self._result_of(file.close)
         except BaseException:
             if not self._resume:
-                await _remove(self._part)
+                await self._remove(self._part)
             raise
         try:
-            await files.replace(self._part, self._path)
+            await self._result_of(files.replace, self._part, self._path)
         except OSError:
             # Such as a folder of this name.
             if not self._resume:
-                await _remove(self._part)
+                await self._remove(self._part)
             raise
         if self._resume:
-            await _remove(self._tag_path)
+            await self._remove(self._tag_path)
 
     async def _keep_tag(self, response: Response) -> None:
         """Only a strong validator may go into If-Range."""
         tag = response.headers.get("etag", "")
         if "content-encoding" in response.headers:
             # The part is decoded, and ranges are those of the encoded content.
-            await _remove(self._tag_path)
+            await self._remove(self._tag_path)
             return
         if not tag or tag.startswith("W/"):
             tag = response.headers.get("last-modified", "")
         if tag:
-            await files.write_file(self._tag_path, tag.encode("latin-1"))
+            await self._result_of(files.write_file, self._tag_path, tag.encode("latin-1"))
         else:
-            await _remove(self._tag_path)
+            await self._remove(self._tag_path)
 
-
-async def _remove(path: Any) -> None:
-    try:
-        await files.remove(path)
-    except FileNotFoundError:
-        return
+    async def _remove(self, path: Any) -> None:
+        try:
+            await self._result_of(files.remove, path)
+        except FileNotFoundError:
+            return

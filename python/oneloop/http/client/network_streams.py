@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oneloop.http.client.errors import TransportError
-from oneloop.http.client.tunnels import Tunnel, run_on
+from oneloop.http.client.tunnels import Tunnel
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -130,7 +130,7 @@ class SyncStream(_Stream):
 
     def _run(self, steps: Coroutine[Any, Any, Any]) -> Any:
         try:
-            return run_on(self._caller, steps)
+            return self._caller.run_task(steps)
         except TransportError as error:
             raise self._package.error(error) from error
 

@@ -440,6 +440,8 @@ class Response:
             self.is_closed = True
             if self._exchange is not None:
                 self._exchange.close()
+            if self._caller is not None:
+                self._caller.let_end()
 
     # For coroutines
 

@@ -105,6 +105,9 @@ class Limits:
         max_connections_per_origin: open at the same time to one scheme, host and port; None: no limit.
         max_requests_per_second: begun to one scheme, host and port, evenly spaced; None: no limit. Redirects and
             retries count.
+
+    Raises:
+        ValueError: a number of connections is negative.
     """
 
     max_connections: int | None = None
@@ -112,6 +115,12 @@ class Limits:
     keepalive_expiry: float | None = 5.0
     max_connections_per_origin: int | None = None
     max_requests_per_second: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_connections", "max_keepalive_connections", "max_connections_per_origin"):
+            count = getattr(self, name)
+            if count is not None and count < 0:
+                raise ValueError(f"{name} must not be negative, not {count}: None means no limit")
 
 
 DEFAULT_TIMEOUT = Timeout(5.0)

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from oneloop.http.client.callers import Callers, CoroutineCaller
+from oneloop.http.client.callers import Callers
 from oneloop.http.client.core import Core
 from oneloop.http.client.headers import Headers
 from oneloop.http.client.requests import Request
 from oneloop.http.client.responses import Response
 from oneloop.http.client.server_sent import MAX_EVENT_BYTES, WANTS_EVENTS, EventSource
 from oneloop.http.client.settings import UNSET
-from oneloop.http.client.tunnels import run_on
 from oneloop.http.client.urls import URL
 from oneloop.http.client.websockets import WebSocket
 
@@ -115,10 +114,7 @@ class Client(Core):
     ) -> Response:
         """Send a request, and write the body of its response to a file; see `AsyncClient.download`."""
         caller = self._callers.here()
-        # Files are awaited as futures of the loop.
-        within = CoroutineCaller(caller.loop)
-        within.is_synchronous = True
-        return run_on(caller, self._download(within, url, path, method, resume, progress, arguments))
+        return caller.run(self._download(caller, url, path, method, resume, progress, arguments))
 
     @contextmanager
     def websocket(self, url: URL | str, **arguments: Any) -> Iterator[WebSocket]:

@@ -7,20 +7,15 @@ time out, and the tunnel can be used afterwards.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from oneloop.http.client.callers import Caller, GreenCaller, PlainCaller
 from oneloop.http.client.errors import ConnectError, ConnectTimeout, ReadError, ReadTimeout, WriteError, WriteTimeout
 from oneloop.waiting import wait
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from oneloop.loop import Loop
 
-__all__ = ["Tunnel", "run_on"]
-
-T = TypeVar("T")
+__all__ = ["Tunnel"]
 
 # Reading is paused when this much was received and not read.
 _HIGH_BYTES = 256 * 1024
@@ -188,13 +183,3 @@ class _Held(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._tunnel.connection_lost(exc)
-
-
-def run_on(caller: Caller, steps: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that awaits futures to its end, for a green thread or plain code."""
-    if isinstance(caller, GreenCaller):
-        from oneloop.green.bridge import await_
-
-        return await_(steps)
-    assert isinstance(caller, PlainCaller)
-    return caller.run_task(steps)

@@ -1,0 +1,181 @@
+"""What stands behind a response that ended HTTP: `network_stream`, and the tunnels of proxies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import oneloop
+from oneloop import green
+from oneloop.compat import httpcore
+from oneloop.http import Client, PrivateAddress, ProxyError
+from tests.certificates import client_context
+from tests.client.conftest import MakeCaller
+from tests.client.servers import Peer, RawServer, hold
+from tests.client.test_websockets import upgrade
+
+SWITCHES = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+HIGH_BYTES = 256 * 1024
+"""python/oneloop/http/client/tunnels.py: when this much was received and not read, reading is paused."""
+
+
+@contextmanager
+def upgraded(server: RawServer) -> Iterator[Any]:
+    """The stream behind a response of plain code."""
+    with httpcore.ConnectionPool() as pool:
+        with pool.stream("GET", server.url, headers={"Upgrade": "x"}) as response:
+            assert response.status == 101
+            yield response.extensions["network_stream"]
+
+
+def test_what_nobody_reads_stays_with_the_server() -> None:
+    data = os.urandom(1 << 20) * 32
+
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(SWITCHES)
+        assert peer.sock.recv(1) == b"?"
+        peer.send(data)
+        peer.end()
+
+    with RawServer(serve) as server, upgraded(server) as stream:
+        stream.write(b"?")
+        got = stream.read(1000)
+        # The loop runs, and nobody reads.
+        for _ in range(20):
+            stream._run(asyncio.sleep(0.01))
+        assert len(stream._tunnel._received) < 2 * HIGH_BYTES
+        pieces = [got]
+        while piece := stream.read(1 << 20):
+            pieces.append(piece)
+        assert b"".join(pieces) == data
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_a_stream_is_closed(is_taken: bool) -> None:
+    ends: list[bytes] = []
+
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(SWITCHES + b"hello")
+        ends.append(peer.wait_for_end())
+        is_closed.set()
+
+    async def main(url: str) -> None:
+        async with httpcore.AsyncConnectionPool() as pool:
+            async with pool.stream("GET", url, headers={"Upgrade": "x"}) as response:
+                stream = response.extensions["network_stream"]
+                if is_taken:
+                    assert await stream.read(100) == b"hello"
+                await stream.aclose()
+                # Before the response is closed.
+                assert await asyncio.to_thread(is_closed.wait, 60)
+
+    is_closed = threading.Event()
+    with RawServer(serve) as server:
+        oneloop.run(main(server.url))
+        is_closed.clear()
+        with upgraded(server) as stream:
+            if is_taken:
+                assert stream.read(100) == b"hello"
+            stream.close()
+            stream._run(asyncio.to_thread(is_closed.wait, 60))
+            assert is_closed.is_set()
+    assert ends == [b"", b""]
+
+
+def test_bytes_before_tls_are_refused() -> None:
+    """Anybody on the way could have put them there."""
+
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(SWITCHES + b"early")
+        peer.wait_for_end()
+
+    with RawServer(serve) as server, upgraded(server) as stream:
+        with pytest.raises(httpcore.ConnectError, match="before TLS began"):
+            stream.start_tls(client_context(), "localhost", 60)
+
+
+def test_a_proxy_says_nothing_behind_its_response(make_caller: MakeCaller) -> None:
+    def serve(peer: Peer) -> None:
+        assert peer.head().startswith(b"CONNECT localhost:1 ")
+        peer.send(b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfake")
+        peer.wait_for_end()
+
+    with RawServer(serve) as proxy:
+        caller = make_caller(proxy=proxy.url, verify=client_context(), timeout=60)
+        with pytest.raises(ProxyError, match="more than its answer"):
+            caller.get("https://localhost:1/")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_is_no_way_to_private_addresses(make_caller: MakeCaller, scheme: str) -> None:
+    with RawServer(hold) as proxy:
+        caller = make_caller(proxy=proxy.url, block_private=True, timeout=60)
+        with pytest.raises(PrivateAddress):
+            caller.get(f"{scheme}://127.0.0.1:1/")
+        assert proxy.connections == 0
+
+
+def run_green(function: Callable[[], None]) -> None:
+    async def main() -> None:
+        await asyncio.get_running_loop().run_green(function)  # type: ignore[attr-defined]
+
+    oneloop.run(main())
+
+
+def test_a_green_thread_gives_up_and_waits_again() -> None:
+    def serve(peer: Peer) -> None:
+        upgrade(peer)
+        assert has_given_up.wait(60)
+        peer.send(b"\x81\x02hi")
+        peer.wait_for_end()
+
+    def main() -> None:
+        with Client() as client, client.websocket(server.url) as websocket:
+            for _ in range(2):
+                with green.Timeout(0.02, False):
+                    websocket.receive()
+            has_given_up.set()
+            with green.Timeout(60):
+                assert websocket.receive() == "hi"
+
+    has_given_up = threading.Event()
+    with RawServer(serve) as server:
+        run_green(main)
+
+
+def test_two_green_threads_that_read_one_response() -> None:
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
+        assert is_refused.wait(60)
+        peer.send(b"body")
+
+    def main() -> None:
+        with Client(timeout=60) as client, client.stream("GET", server.url) as response:
+            exchange = response._exchange
+            caller = response._caller
+            assert caller is not None
+
+            async def piece() -> bytes:
+                found: bytes = await exchange.piece()
+                return found
+
+            first = green.spawn(caller.run, piece())
+            green.sleep(0)
+            with pytest.raises(RuntimeError, match="already waiting"):
+                caller.run(piece())
+            is_refused.set()
+            assert first.get(timeout=60) == b"body"
+
+    is_refused = threading.Event()
+    with RawServer(serve) as server:
+        run_green(main)
