@@ -65,6 +65,19 @@ def test_no_figure_is_written_by_hand(name: str) -> None:
     assert FIGURE.findall(text) == [], "name the row in a region, see CONTRIBUTING.md"
 
 
+# Limits in the code, not its cost: docs/design/0001 and 0002.
+LIMITS = {"1.5 µs", "20 µs", "50 µs"}
+
+
+def test_no_cost_is_written_by_hand_in_another_document() -> None:
+    """Of the benchmarks and the decisions, which have their own rules, and of examples of output."""
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        if path.name.startswith("benchmarks") or path.parent.name == "design":
+            continue
+        text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        assert set(re.findall(r"\d[\d.,]*\s(?:ns|µs)(?!\w)", text)) <= LIMITS, path
+
+
 def test_figures_of_a_decision_are_said_to_be_of_its_time() -> None:
     for path in sorted((ROOT / "docs" / "design").glob("0*.md")):
         _, found, numbers = path.read_text(encoding="utf-8").partition("\n## Numbers\n")
