@@ -106,7 +106,12 @@ _MEASURED: dict[str, tuple[str, ...]] = {
     "writing": _FILES,
     "green": (*_SERVED, *_GREEN, *_REPEATED, "bench/rivals/green_primitives.py"),
     "idle": _SERVED,
-    "scale": (*_REPEATED, "bench/rivals/*spawn*", "bench/native/src/floor/spawn.rs"),
+    "scale": (
+        *_REPEATED,
+        "bench/rivals/*spawn*",
+        "bench/native/src/floor/names.rs",
+        "bench/native/src/floor/spawn.rs",
+    ),
     "client": (
         *_CLIENT,
         "python/oneloop/cli/run.py",

@@ -7,6 +7,7 @@ pub mod files;
 pub mod http;
 pub mod inbox;
 pub mod listen;
+pub mod names;
 #[cfg(feature = "openssl")]
 pub mod openssl_peer;
 pub mod repeat;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use oneloop_bench_native::floor::stream::{self, Manner};
 use oneloop_bench_native::floor::{
-    answer, ask, datagram, files, http, rustls_peer, spawn, timers, uring,
+    answer, ask, datagram, files, http, names, rustls_peer, spawn, timers, uring,
 };
 
 #[derive(Debug, Parser)]
@@ -146,7 +146,7 @@ fn run(work: &Work) -> io::Result<()> {
         }
         Work::Timers { count } => hand_over(&timers::measure(*count)),
         Work::Resolve { count, seconds, host } => {
-            hand_over(&spawn::resolve(host, *count, Duration::from_secs_f64(*seconds))?)
+            hand_over(&names::resolve(host, *count, Duration::from_secs_f64(*seconds))?)
         }
         Work::Files { rounds, seconds, paths } => {
             hand_over(&files::measure(paths, *rounds, Duration::from_secs_f64(*seconds))?)

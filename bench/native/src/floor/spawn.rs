@@ -1,8 +1,6 @@
-//! Starting a child with posix_spawn (vfork inside) and waiting for it, from a parent of a given size; libc's
-//! name resolution without anything around it.
+//! Starting a child with posix_spawn (vfork inside) and waiting for it, from a parent of a given size.
 
 use std::io;
-use std::net::ToSocketAddrs;
 use std::process::Command;
 use std::time::Duration;
 
@@ -28,14 +26,4 @@ pub fn measure(count: u32, least: Duration, parent_mib: usize) -> io::Result<Val
     })?;
     std::hint::black_box(&ballast);
     Ok(figures)
-}
-
-/// Looks `host` up in batches of `count`, for at least `least`.
-pub fn resolve(host: &str, count: u32, least: Duration) -> io::Result<Value> {
-    repeat(least, || {
-        for _ in 0..count {
-            std::hint::black_box((host, 80).to_socket_addrs()?.count());
-        }
-        Ok(u64::from(count))
-    })
 }
