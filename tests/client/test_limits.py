@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oneloop._native import ClientOrigin, ClientPool, ClientTimeouts
-from oneloop.http import AsyncClient, ConnectError, Limits, PoolTimeout, Timeout
+from oneloop.http import AsyncClient, ConnectError, Limits, PoolTimeout, ReadError, Timeout
 from tests.client.servers import Peer, RawServer, echo, hold
 
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -130,3 +130,39 @@ async def test_a_connection_that_has_ended_goes_to_nobody_who_waits() -> None:
             assert (await first).content == b"first"
             assert (await second).content == b"/second"
             assert client.statistics()["repeated"] == 0
+
+
+class Refusing(asyncio.Transport):
+    """Cannot write."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+        self.is_aborted = False
+
+    def write(self, data: Any) -> None:
+        raise self.error
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def close(self) -> None:
+        """It is gone already."""
+
+
+async def test_a_request_that_cannot_be_written_ends() -> None:
+    """It was waiting for the connection: nobody else could tell it."""
+    openings = Openings(None, None)
+    origin = openings.origin()
+    exchange = start(origin)
+    transport = Refusing(MemoryError())
+    origin.new_connection().connection_made(transport)
+    assert isinstance(exchange.error, MemoryError)
+    assert transport.is_aborted
+    interrupted = start(origin)
+    transport = Refusing(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        origin.new_connection().connection_made(transport)
+    assert isinstance(interrupted.error, ReadError)
+    assert transport.is_aborted
+    openings.pool.shut()

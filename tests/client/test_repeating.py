@@ -12,11 +12,15 @@ import pytest
 from oneloop.http import (
     AsyncClient,
     Auth,
+    Client,
     CloseError,
     ConnectError,
+    RemoteProtocolError,
     Request,
     Response,
     Retry,
+    Timeout,
+    TotalTimeout,
 )
 from tests.client.conftest import MakeCaller
 from tests.client.servers import Peer, RawServer, hold, noting
@@ -68,6 +72,56 @@ def test_a_refusal_that_is_not_whole_is_repeated(make_caller: MakeCaller, rest: 
         content = caller.get(server.url).content if how == "get" else b"".join(caller.pieces("GET", server.url)[1])
         assert content == b"ok"
         assert server.connections == 2
+
+
+def test_reading_a_refusal_counts_in_the_total_time(make_caller: MakeCaller) -> None:
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 100\r\n\r\nhalf")
+        peer.wait_for_end()
+
+    with RawServer(serve) as server:
+        caller = make_caller(retries=Retry(1), timeout=Timeout(None, total=0.2))
+        with pytest.raises(TotalTimeout):
+            caller.pieces("GET", server.url)
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_refusal_that_took_too_long_to_read_is_the_last(
+    make_caller: MakeCaller, monkeypatch: pytest.MonkeyPatch, is_whole: bool
+) -> None:
+    """What is left of the total time was enough before it was read."""
+
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(b"HTTP/1.1 503 Busy\r\nRetry-After: 3\r\nContent-Length: 8\r\n\r\npart")
+        if is_whole:
+            peer.send(b"rest")
+            peer.wait_for_end()
+
+    fits = iter([True, False])
+    monkeypatch.setattr("oneloop.http.client.core._fits", lambda *_: next(fits))
+    with RawServer(serve) as server:
+        caller = make_caller(retries=Retry(1), timeout=60)
+        if is_whole:
+            assert b"".join(caller.pieces("GET", server.url)[1]) == b"partrest"
+        else:
+            with pytest.raises(RemoteProtocolError, match="4 bytes before the end"):
+                caller.pieces("GET", server.url)
+        assert server.connections == 1
+
+
+def test_the_last_refusal_is_streamed() -> None:
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(b"HTTP/1.1 503 Busy\r\nRetry-After: 100\r\nContent-Length: 8\r\n\r\npart")
+        peer.wait_for_end()
+
+    with RawServer(serve) as server:
+        timeout, retries = Timeout(None, total=60), Retry(1, max_delay_s=200)
+        with Client(timeout=timeout, retries=retries) as client, client.stream("GET", server.url) as response:
+            assert next(response.iter_raw()) == b"part"
 
 
 def test_errors_behind_a_redirect_have_their_request(make_caller: MakeCaller) -> None:

@@ -248,3 +248,18 @@ def test_a_server_that_does_not_read(session: requests.Session) -> None:
         with pytest.raises(requests.exceptions.ReadTimeout, match="did not read the request in time"):
             session.post(server.url, data=bytes(32 << 20), timeout=(60, 0.2))
         is_over.set()
+
+
+def test_read1_returns_what_is_there(session: requests.Session) -> None:
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npart")
+        assert has_read.wait(60)
+        peer.send(b"rest")
+
+    has_read = threading.Event()
+    with RawServer(serve) as server:
+        raw: Any = session.get(server.url, stream=True, timeout=60).raw
+        assert raw.read1() == b"part"
+        has_read.set()
+        assert b"".join(iter(raw.read1, b"")) == b"rest"

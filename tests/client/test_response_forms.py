@@ -5,18 +5,15 @@ from __future__ import annotations
 import gzip
 import threading
 import zlib
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from oneloop.http import AsyncClient, Client, DecodingError, ReadError, RemoteProtocolError, ResponseTooLarge
-from tests.certificates import client_context
+from oneloop.http import AsyncClient, DecodingError, ReadError, RemoteProtocolError, ResponseTooLarge
 from tests.client.callers import Caller
 from tests.client.conftest import MakeCaller
-from tests.client.servers import Peer, RawServer, echo, secured
+from tests.client.servers import Peer, RawServer, echo
 
 GOOD = {
     "length": (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
@@ -262,25 +259,3 @@ def test_text(caller: Caller, charset: str | None) -> None:
         assert caller.get(server.url).text == text * 3
         assert caller.pieces("GET", server.url, "iter_lines")[1] == [text.strip()] * 3
         assert "".join(caller.pieces("GET", server.url, "iter_text")[1]) == text * 3
-
-
-@pytest.mark.parametrize("serving", [RawServer, secured], ids=["http", "https"])
-@pytest.mark.parametrize("how", ["unread", "partly"])
-def test_a_response_that_plain_code_closes_ends_its_connection(serving: Callable[..., Any], how: str) -> None:
-    """Although no loop runs afterwards."""
-
-    def serve(peer: Peer) -> None:
-        peer.head()
-        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npart")
-        try:
-            peer.wait_for_end()
-        finally:
-            is_closed.set()
-
-    is_closed = threading.Event()
-    with serving(serve) as server, Client(verify=client_context()) as client:
-        with client.stream("GET", server.url) as response:
-            if how == "partly":
-                assert next(response.iter_raw()) == b"part"
-        assert is_closed.wait(60)
-        assert client.statistics()["open"] == 0

@@ -79,9 +79,15 @@ class Line(_native.LineCore):
 
     def wake_all(self, value: Any = None) -> None:
         """Wake all current waiters."""
+        failure: BaseException | None = None
         for _ in range(len(self)):
-            if not self.wake(value):
-                return
+            try:
+                if not self.wake(value):
+                    break
+            except BaseException as error:  # noqa: BLE001 - raised when the others are awake
+                failure = error
+        if failure is not None:
+            raise failure
 
     def enter_coroutine(self, timeout_s: SupportsFloat | None = None) -> Coroutine:
         """Add the calling coroutine to the line. Call `waited` with the result."""

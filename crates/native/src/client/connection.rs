@@ -13,6 +13,7 @@
 //! borrow of the state is held during a call of the transport or the loop.
 
 use super::exchange::{ClientExchange, Stage, cancel_timer};
+use super::failure::{self, Kind};
 use super::h2::state::Http2;
 use super::protocol::Protocol;
 use super::timeouts::{Awaited, NEVER_NS};
@@ -23,7 +24,7 @@ use crate::tls::TlsTransport;
 use crate::transport::{StreamTransport, Under};
 use oneloop_engine::sys::clock::monotonic_ns;
 use oneloop_http1::BodyReader;
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyException, PyOSError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -253,13 +254,28 @@ impl ClientConnection {
         }
     }
 
-    /// Sends a request.
+    /// Sends a request. If that fails, such as without memory, the exchange ends with the error: who calls this may be
+    /// another exchange, or the loop.
     pub fn begin(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
         let py = slf.py();
-        let this = slf.get();
-        if this.is_http2() {
-            return Self::begin_stream(slf, exchange);
+        let begun = if slf.get().is_http2() {
+            Self::begin_stream(slf, exchange)
+        } else {
+            Self::begin_alone(slf, exchange)
+        };
+        let Err(error) = begun else { return Ok(()) };
+        let given_up = Self::give_up(slf, exchange);
+        if error.is_instance_of::<PyException>(py) {
+            return exchange.get().fail(py, error).and(given_up);
         }
+        // A KeyboardInterrupt is for the program, whatever it waits for.
+        let told = failure::error(py, Kind::ReadError, "the request was interrupted");
+        exchange.get().fail(py, told).and(given_up).and(Err(error))
+    }
+
+    fn begin_alone(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
         let kept = Object::new(exchange.clone());
         this.state.with(py, |s| {
             s.exchange = Some(kept);
@@ -482,7 +498,11 @@ impl ClientConnection {
 
     /// Called by the timer.
     fn _expire(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Self::expire(slf)
+        match Self::expire(slf) {
+            // There is no memory for another timer, and without it nothing would end the wait.
+            Err(error) if error.is_instance_of::<PyException>(slf.py()) => Self::fail(slf, error),
+            expired => expired,
+        }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

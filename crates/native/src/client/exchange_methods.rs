@@ -102,10 +102,11 @@ impl ClientExchange {
     }
 
     /// End the exchange. If the response is not complete, its connection is closed, and who waits for more of it gets a
-    /// ReadError.
-    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+    /// ReadError. Returns whether that is so: a loop has to run until the connection is closed.
+    fn close(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let given_up = Self::give_up(slf);
-        given_up.and(slf.get().wake_waiters(slf.py()))
+        given_up.and(slf.get().wake_waiters(slf.py()))?;
+        Ok(!slf.get().state.with(slf.py(), |s| s.is_complete))
     }
 
     /// End a tunnel: the connection is closed when what was written has been sent.

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `pool` | the limits on connections, and which origin may open the next one |
-//! | `origin` | the connections to one origin, and the exchanges that wait for one; `origin_links` is how others call it |
+//! | `origin` | the connections to one origin; `origin_queue`: the exchanges that wait for one; `origin_links` is how others call it |
 //! | `sharing` | connections of an origin that carry several exchanges at a time; `h2`: HTTP/2 on a connection |
 //! | `connection` | the protocol of one connection; `reading` parses its input, `deadline` limits its waits, `closing` ends it |
 //! | `carrier` | what an exchange calls of its connection; `usable` what a connection asks its transport; `loss`: the server has closed it |
@@ -11,6 +11,7 @@
 //! | `wake` | what is waited for, and how the caller is woken; `pieces`: what was received of the body |
 //! | `response_head` | the head of a response; `body`: the body of a request on its way |
 //! | `request` | the head of a request; `framing`: one with the fields of a program; `url` parses URLs |
+//! | `turns` | which of several threads runs a loop of plain code |
 //! | `websocket` | the frames of a WebSocket, which an exchange can become |
 //! | `failure` | the exceptions, which are those of `oneloop.http.client.errors` |
 //!
@@ -33,6 +34,7 @@ mod h2;
 mod loss;
 mod origin;
 mod origin_links;
+mod origin_queue;
 mod pieces;
 mod pool;
 mod protocol;
@@ -41,6 +43,7 @@ mod request;
 mod response_head;
 mod sharing;
 mod timeouts;
+mod turns;
 mod url;
 mod usable;
 mod waiting;
@@ -59,6 +62,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ClientConnection>()?;
     module.add_class::<exchange::ClientExchange>()?;
     module.add_class::<timeouts::ClientTimeouts>()?;
+    module.add_class::<turns::ClientTurns>()?;
     module.add_class::<websocket::WebSocketFrames>()?;
     module.add_function(wrap_pyfunction!(response_head::parse_response_head, module)?)?;
     module.add_function(wrap_pyfunction!(request::request_head, module)?)?;

@@ -8,12 +8,11 @@ use super::exchange::{Caller, ClientExchange, Request, Stage};
 use super::failure::{self, Kind};
 use super::pool::{CLOSED, ClientPool};
 use super::protocol::Protocol;
-use super::timeouts::{ClientTimeouts, NEVER_NS, nanoseconds};
+use super::timeouts::{ClientTimeouts, nanoseconds};
 use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object};
 use oneloop_http1::Asked;
 use pyo3::exceptions::PyException;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pyo3::{PyTraverseError, PyVisit};
@@ -80,18 +79,6 @@ impl ClientOrigin {
         }
     }
 
-    /// The exchange that waits longest.
-    pub fn next_waiting<'py>(&self, py: Python<'py>) -> Option<Bound<'py, ClientExchange>> {
-        loop {
-            let next =
-                self.state.with(py, |s| s.opening.pop_front().or_else(|| s.waiting.pop_front()))?;
-            let next = next.bind(py).clone();
-            if next.get().is_queued(py) {
-                return Some(next);
-            }
-        }
-    }
-
     /// A connection is free after an exchange.
     pub fn give_back(
         slf: &Bound<'_, Self>,
@@ -107,21 +94,6 @@ impl ClientOrigin {
             return ClientConnection::abort(connection);
         }
         Self::pass_on(slf, connection)
-    }
-
-    /// Whether an exchange waits that no connection is being opened for.
-    pub fn is_short(&self, py: Python<'_>) -> bool {
-        self.state
-            .with(py, |s| s.waiting.iter().any(|waiting| waiting.as_ref().get().is_queued(py)))
-    }
-
-    /// Since when the first exchange waits.
-    pub fn waits_since_ns(&self, py: Python<'_>) -> Option<u64> {
-        self.state.with(py, |s| {
-            let mut waiting =
-                s.opening.iter().chain(&s.waiting).map(|waiting| waiting.as_ref().get());
-            waiting.find(|waiting| waiting.is_queued(py)).map(|w| w.state.with(py, |e| e.began_ns))
-        })
     }
 
     /// A connection goes to the exchange that waits longest, or is idle.
@@ -185,52 +157,6 @@ impl ClientOrigin {
         this.pool.get().state.with(py, |s| s.open -= 1);
         ClientPool::serve_queue(this.pool.bind(py))?;
         Self::open_more(slf)
-    }
-
-    /// An opening may serve an older exchange than the one that it was begun for. If another one fails then, an exchange
-    /// is left without: it waits for a new one.
-    fn reopen(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let py = slf.py();
-        let mut dropped = Vec::new();
-        let has_moved = slf.get().state.with(py, |s| {
-            let is_queued = |waiting: &Object<ClientExchange>| waiting.as_ref().get().is_queued(py);
-            let mut surplus = s
-                .opening
-                .iter()
-                .filter(|waiting| is_queued(waiting))
-                .count()
-                .saturating_sub(s.openings);
-            let has_moved = surplus > 0;
-            while surplus > 0 {
-                let Some(last) = s.opening.pop_back() else { break };
-                if !is_queued(&last) {
-                    dropped.push(last);
-                    continue;
-                }
-                last.as_ref().get().state.with(py, |e| e.has_opening = false);
-                s.waiting.push_front(last);
-                surplus -= 1;
-            }
-            has_moved
-        });
-        drop(dropped);
-        if !has_moved {
-            return Ok(());
-        }
-        Self::open_more(slf)?;
-        // Those that still wait for their turn may not wait for ever.
-        let waiting: Vec<_> = slf
-            .get()
-            .state
-            .with(py, |s| s.waiting.iter().map(|waiting| waiting.bind(py).clone()).collect());
-        for exchange in waiting {
-            let has_no_timer =
-                exchange.get().state.with(py, |e| e.stage == Stage::Queued && e.timer.is_none());
-            if has_no_timer {
-                Self::limit_wait(slf, &exchange)?;
-            }
-        }
-        Ok(())
     }
 
     /// Opens connections for exchanges that have none being opened for them.
@@ -308,52 +234,6 @@ impl ClientOrigin {
         passed_on
     }
 
-    /// Puts an exchange into the queue, which is ended by its timeout.
-    pub fn enqueue(
-        slf: &Bound<'_, Self>,
-        exchange: &Bound<'_, ClientExchange>,
-        is_first: bool,
-    ) -> PyResult<()> {
-        let py = slf.py();
-        let this = slf.get();
-        let kept = Object::new(exchange.clone());
-        this.state.with(py, |s| {
-            if is_first { s.waiting.push_front(kept) } else { s.waiting.push_back(kept) }
-        });
-        Self::open_more(slf)?;
-        let is_waiting =
-            exchange.get().state.with(py, |s| s.stage == Stage::Queued && !s.has_opening);
-        if is_waiting { Self::limit_wait(slf, exchange) } else { Ok(()) }
-    }
-
-    /// Sets the timer of a queued exchange: for its turn, until a connection is being opened for it, and for the whole.
-    pub fn limit_wait(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
-        let py = slf.py();
-        let this = exchange.get();
-        let owner = slf.get().pool.get().owner.bind(py);
-        let now_ns = owner.get().now_ns(py);
-        let has_opening = this.state.with(py, |s| s.has_opening);
-        let turn_ns = if has_opening || slf.get().is_opening_for_all(py) {
-            NEVER_NS
-        } else {
-            this.timeouts.get().pool_ns
-        };
-        let whole_ns = match this.deadline_ns {
-            NEVER_NS => NEVER_NS,
-            deadline_ns => deadline_ns.saturating_sub(now_ns),
-        };
-        let timer = match turn_ns.min(whole_ns) {
-            NEVER_NS => None,
-            time_ns => {
-                let expire = exchange.getattr(intern!(py, "_expire"))?;
-                let time_s = time_ns as f64 / 1e9;
-                Some(owner.call_method1(intern!(py, "call_later"), (time_s, expire))?.unbind())
-            }
-        };
-        let old = this.state.with(py, |s| std::mem::replace(&mut s.timer, timer));
-        super::exchange::cancel_timer(py, old)
-    }
-
     /// A kept connection was closed by the server before it answered: the request goes to another one.
     pub fn repeat(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
         let py = slf.py();
@@ -366,7 +246,9 @@ impl ClientOrigin {
         });
         drop(old);
         slf.get().pool.get().state.with(py, |s| s.repeated += 1);
-        Self::dispatch(slf, exchange, true)
+        let Err(error) = Self::dispatch(slf, exchange, true) else { return Ok(()) };
+        let forgotten = Self::forget(slf, exchange);
+        exchange.get().fail(py, error).and(forgotten)
     }
 
     /// Sends a new exchange, or queues it.
@@ -378,7 +260,12 @@ impl ClientOrigin {
         pool.check_open(py)?;
         pool.state.with(py, |s| s.requests += 1);
         exchange.get().state.with(py, |s| s.stage = Stage::Queued);
-        Self::dispatch(slf, exchange, false)
+        let begun = Self::dispatch(slf, exchange, false);
+        if begun.is_err() && exchange.get().is_queued(py) {
+            // The caller is told, and nobody waits for the response: it must not be sent later.
+            Self::forget(slf, exchange)?;
+        }
+        begun
     }
 
     fn dispatch(
@@ -396,46 +283,6 @@ impl ClientOrigin {
             }
             None => Self::enqueue(slf, exchange, is_first),
         }
-    }
-
-    /// A queued exchange was given up. It stays in the queue until its turn, or until it is at an end. The connection
-    /// that is being opened for it is given up too, unless another exchange can use it.
-    pub fn forget(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
-        let py = slf.py();
-        let opening = exchange.get().state.with(py, |s| {
-            s.stage = Stage::Ended;
-            s.opening.take()
-        });
-        let mut dropped = Vec::new();
-        let is_over = |waiting: Option<&Object<ClientExchange>>| {
-            waiting.is_some_and(|waiting| !waiting.as_ref().get().is_queued(py))
-        };
-        slf.get().state.with(py, |s| {
-            for queue in [&mut s.opening, &mut s.waiting] {
-                while is_over(queue.front()) {
-                    dropped.extend(queue.pop_front());
-                }
-                while is_over(queue.back()) {
-                    dropped.extend(queue.pop_back());
-                }
-            }
-        });
-        drop(dropped);
-        match opening {
-            Some(opening) if !slf.get().wants_openings(py) => {
-                opening.call_method0(py, intern!(py, "cancel")).map(drop)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether an exchange waits for each of the connections that are being opened.
-    fn wants_openings(&self, py: Python<'_>) -> bool {
-        self.state.with(py, |s| {
-            let waiting = s.opening.iter().chain(&s.waiting);
-            let wanted = waiting.filter(|waiting| waiting.as_ref().get().is_queued(py));
-            wanted.take(s.openings).count() == s.openings
-        })
     }
 }
 

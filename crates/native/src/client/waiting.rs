@@ -119,17 +119,21 @@ impl ExchangeWait {
     /// An exception has ended the wait. Of a response nobody wants the rest then; a tunnel goes on.
     fn leave(&self, py: Python<'_>, number: u64) -> PyResult<()> {
         let exchange = self.exchange.bind(py);
-        if !exchange.get().state.with(py, |s| s.is_tunnel) {
-            return ClientExchange::give_up(exchange);
-        }
-        let left = exchange.get().state.with(py, |s| {
-            // It may be empty, or another one's: whoever is woken has left it.
+        let is_tunnel = exchange.get().state.with(py, |s| s.is_tunnel);
+        // Its place tells that somebody has waited.
+        let given_up = if is_tunnel { Ok(()) } else { ClientExchange::give_up(exchange) };
+        self.vacate(py, number);
+        given_up
+    }
+
+    /// Leaves the place, if it is still there: whoever is woken has left it.
+    fn vacate(&self, py: Python<'_>, number: u64) {
+        let left = self.exchange.bind(py).get().state.with(py, |s| {
             let reader = s.reader.take_if(|place| place.number == number);
             let index = s.senders.iter().position(|place| place.number == number);
             (reader, index.map(|index| s.senders.remove(index)))
         });
         drop(left);
-        Ok(())
     }
 
     fn go_on(slf: Borrowed<'_, '_, Self>) -> PyResult<Step> {
@@ -203,7 +207,12 @@ impl Steps for ExchangeWait {
     fn send<'py>(slf: Borrowed<'_, 'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Step> {
         let py = slf.py();
         match slf.get().set(py, Progress::Ended) {
-            Progress::New | Progress::Waiting(None, _) => Self::go_on(slf),
+            Progress::New => Self::go_on(slf),
+            Progress::Waiting(None, number) => {
+                // Plain code looks whenever its loop has been run.
+                slf.get().vacate(py, number);
+                Self::go_on(slf)
+            }
             Progress::Waiting(Some(steps), number) => match coroutine::send(steps.bind(py), value)?
             {
                 Step::Yielded(object) => {

@@ -44,7 +44,7 @@ pub struct Place {
 pub enum Wake {
     Future(Object),
     Green(Object<Waiter>),
-    /// The loop runs only for this caller.
+    /// Plain code waits: its loop is stopped, and all that wait for it look whether this was for them.
     Stop,
 }
 

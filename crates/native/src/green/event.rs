@@ -135,13 +135,19 @@ impl EventCore {
             (s.places.len(), s.places.last().map(|place| place.clone_ref(py)))
         });
         // A coroutine does not run before the one that sets the event waits.
+        let mut outcome = Ok(());
         let last = match last.map(|last| last.bind(py).clone().cast_into_exact::<Waiter>()) {
-            Some(Ok(waiter)) => Some(Object::new(PyWeakrefReference::new(waiter.as_any())?)),
+            Some(Ok(waiter)) => match PyWeakrefReference::new(waiter.as_any()) {
+                Ok(kept) => Some(Object::new(kept)),
+                Err(error) => {
+                    outcome = Err(error);
+                    None
+                }
+            },
             _ => None,
         };
         drop(self.state.with(py, |s| std::mem::replace(&mut s.last_woken, last)));
         let value = PyBool::new(py, true).to_owned().into_any();
-        let mut outcome = Ok(());
         for _ in 0..count {
             let Some(place) = self.state.with(py, |s| s.places.next()) else { break };
             // One that cannot be woken keeps no other one asleep.

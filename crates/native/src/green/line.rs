@@ -16,12 +16,21 @@ pub struct LineCore {
 impl LineCore {
     /// Wakes the waiter that has waited longest. Returns false if there is none.
     pub fn wake_with(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let mut failure: Option<PyErr> = None;
         while let Some(place) = self.places.with(py, Places::next) {
-            if wake(place.bind(py), value)? {
-                return Ok(true);
+            match wake(place.bind(py), value) {
+                // The value has its receiver, so this must not look as if it had failed.
+                Ok(true) => {
+                    if let Some(error) = failure {
+                        error.write_unraisable(py, None);
+                    }
+                    return Ok(true);
+                }
+                Ok(false) => {}
+                Err(error) => failure = Some(error),
             }
         }
-        Ok(false)
+        failure.map_or(Ok(false), Err)
     }
 }
 

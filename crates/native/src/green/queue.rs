@@ -118,6 +118,7 @@ impl QueueCore {
 
     /// Reserves free room for those that wait for it.
     fn fill(&self, py: Python<'_>, items: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut outcome = Ok(());
         loop {
             let length = Self::length(items)?;
             let place = self.state.with(py, |state| {
@@ -125,10 +126,12 @@ impl QueueCore {
                 state.kept += usize::from(place.is_some());
                 place
             });
-            let Some(place) = place else { return Ok(()) };
-            if !wake(place.bind(py), py.None().bind(py))? {
+            let Some(place) = place else { return outcome };
+            let woken = wake(place.bind(py), py.None().bind(py));
+            if !matches!(woken, Ok(true)) {
                 self.state.with(py, |state| state.kept -= 1);
             }
+            outcome = outcome.and(woken.map(drop));
         }
     }
 
@@ -414,10 +417,11 @@ impl QueueCore {
     /// Wake all that wait for room with this value, without reserving room.
     fn _refuse_putters(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = value.py();
+        let mut outcome = Ok(());
         while let Some(place) = self.state.with(py, |state| state.putters.next()) {
-            wake(place.bind(py), value)?;
+            outcome = outcome.and(wake(place.bind(py), value).map(drop));
         }
-        Ok(())
+        outcome
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -56,6 +56,7 @@ impl SemaphoreCore {
     pub fn pass_on(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let value = true.into_pyobject(py)?.to_owned().into_any();
+        let mut outcome = Ok(());
         loop {
             let (place, has_links) = this.count.with(py, |count| {
                 let place = count.places.next();
@@ -66,10 +67,13 @@ impl SemaphoreCore {
                 if has_links {
                     slf.call_method0(intern!(py, "_notify_soon"))?;
                 }
-                return Ok(());
+                return outcome;
             };
-            if wake(place.bind(py), &value)? {
-                return Ok(());
+            match wake(place.bind(py), &value) {
+                Ok(true) => return outcome,
+                Ok(false) => {}
+                // It is the next one's, or stays with the counter.
+                Err(error) => outcome = Err(error),
             }
         }
     }

@@ -32,7 +32,7 @@ impl TlsTransport {
         let py = slf.py();
         let this = slf.get();
         let mut outcome = match &exc {
-            Some(error) if error.is_instance_of::<PyOSError>() => Self::take_rest(slf),
+            Some(error) if is_of_socket(error)? => Self::take_rest(slf),
             _ => Ok(()),
         };
         let (tells, protocol, timer, backlog) = this.state.with(py, |s| {
@@ -269,6 +269,12 @@ impl TlsTransport {
         };
         done.and(ended)
     }
+}
+
+/// Whether an error is that of a system call. `SSLError` is an OSError too: behind it nothing can be decrypted.
+fn is_of_socket(error: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(error.is_instance_of::<PyOSError>()
+        && !error.is_instance(&imports::ssl_error(error.py())?)?)
 }
 
 /// Continues a step that another thread had delayed.

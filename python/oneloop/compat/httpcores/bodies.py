@@ -81,7 +81,8 @@ class SyncBody:
     def close(self) -> None:
         """End the answer; its connection is closed if there is more of it."""
         self._stream._leave()
-        self._exchange.close()
+        if self._exchange.close():
+            self._caller.let_end()
 
 
 def _phases(trace: Trace, request: Any, stream_id: int) -> tuple[Any, Any]:

@@ -12,15 +12,16 @@ import os
 import sys
 import threading
 import time
+from _thread import allocate_lock as _allocate_lock  # the original one, even if patching replaces it later
 from asyncio.events import _get_running_loop, _set_running_loop
+from asyncio.tasks import _enter_task, _leave_task
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet, finalize, ref
 
-from oneloop._native import LoopCore, active_hub
+from oneloop._native import ClientTurns, LoopCore, active_hub
 from oneloop.http.client.forks import forget_in_child, keep_of_parent
 from oneloop.http.client.pools import CLOSING_TICKS
-from oneloop.http.client.turns import Turns
 from oneloop.interrupts import is_main_thread
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class GreenCaller(Caller):
 
 
 class PlainCaller(Caller):
-    """Code without a loop: one loop for each thread and client, which runs only while that thread waits."""
+    """Code without a loop: one loop for each thread and client, which runs while a thread waits for what is on it."""
 
     number = 2
 
@@ -124,8 +125,11 @@ class PlainCaller(Caller):
         from oneloop.loop import Loop
 
         self.loop = Loop()
+        # Debug mode refuses calls of other threads.
+        self.loop.set_debug(False)
         self.loop._prepare_for_signals()
-        self._turns = Turns(self.loop)
+        self._turns = ClientTurns(self.loop)
+        self._process = os.getpid()
         # What a callback has raised. The loop must not know the caller, which ends with its thread.
         self._raised: list[BaseException] = []
         self.loop.set_exception_handler(partial(_take_exception, self._raised))
@@ -133,31 +137,25 @@ class PlainCaller(Caller):
         self.end: finalize[Any, Any] | None = None
 
     def run(self, steps: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._run(steps)
+        except BaseException:
+            self.let_end()
+            raise
+
+    def _run(self, steps: Coroutine[Any, Any, T]) -> T:
         turns = self._turns
         try:
-            is_outermost = turns.take()
-        except BaseException:
-            steps.close()
-            raise
-        try:
-            return self._run(steps, is_outermost)
-        finally:
-            if is_outermost:
-                turns.give()
-
-    def _run(self, steps: Coroutine[Any, Any, T], is_outermost: bool) -> T:
-        try:
+            seen = turns.runs
             steps.send(None)
             while True:
                 try:
-                    # One within another one, as in a signal handler, has the loop until it is over.
-                    if is_outermost and self._turns.is_wanted:
-                        self._turns.pass_on()
-                    else:
-                        self._run_loop_for_all()
+                    self._wait(seen)
                 except BaseException as error:  # noqa: BLE001 - it is raised in the coroutine
+                    seen = turns.runs
                     steps.throw(error)
                 else:
+                    seen = turns.runs
                     steps.send(None)
         except StopIteration as end:
             result: T = end.value
@@ -170,58 +168,68 @@ class PlainCaller(Caller):
 
     def run_task(self, steps: Coroutine[Any, Any, T]) -> T:
         try:
-            is_outermost = self._turns.take()
+            task = self.loop.create_task(steps)
         except BaseException:
             steps.close()
             raise
-        try:
-            return self._run_task(steps, is_outermost)
-        finally:
-            if is_outermost:
-                self._turns.give()
-
-    def _run_task(self, steps: Coroutine[Any, Any, T], is_outermost: bool) -> T:
-        task = self.loop.create_task(steps)
         task.add_done_callback(lambda _: self.loop.stop())
         try:
-            while not task.done():
-                if is_outermost and self._turns.is_wanted:
-                    self._turns.pass_on()
-                else:
-                    self._run_loop_for_all()
+            self._wait_for(task)
         except BaseException:
             # It must not go on when the loop runs for something else.
             task.cancel()
-            while not task.done():
-                self._run_loop()
+            self._wait_for(task)
             if not task.cancelled():
                 task.exception()
             raise
         return task.result()
 
-    def let_end(self) -> None:
-        # The program may be busy with something else for long, and the server would wait for it.
-        if not self.loop.is_closed() and not self.loop.is_running():
-            self.run_task(asyncio.sleep(0))
+    def _wait_for(self, task: asyncio.Task[Any]) -> None:
+        while True:
+            seen = self._turns.runs
+            if task.done():
+                return
+            self._wait(seen)
 
-    def _run_loop_for_all(self) -> None:
-        """Run the loop until somebody's wait may be over."""
+    def _wait(self, seen: int) -> None:
+        """Wait until the loop has been run more often than `seen`: until somebody's wait may be over."""
+        while not self._turns.lead(self._run_loop, seen):
+            place = _allocate_lock()
+            place.acquire()
+            if self._turns.follow(place, seen):
+                place.acquire()
+
+    def let_end(self) -> None:
+        # The program may be busy with something else for long, and the server would wait for it. Whoever runs the loop
+        # closes it; and a forked child has only a copy of the connection.
+        loop = self.loop
+        if self._process != os.getpid() or loop.is_closed() or loop.is_running():
+            return
         try:
-            self._run_loop()
-        finally:
-            self._turns.has_run()
+            for _ in range(CLOSING_TICKS):
+                loop.call_soon(loop.stop)
+                self._turns.lead(self._run_loop, self._turns.runs)
+        except RuntimeError:
+            if not loop.is_closed():
+                raise
 
     def _run_loop(self) -> None:
         """Run the loop until it is stopped: `run_forever` without what only other programs need."""
         loop = self.loop
         # A blocking call in a coroutine of another loop is a mistake, but one that works with other clients.
         outer = _get_running_loop()
+        task = None if outer is None else asyncio.current_task(outer)
         try:
             # Within: a signal handler may raise as soon as it is set.
+            if outer is not None and task is not None:
+                # Since Python 3.14 a thread runs only one at a time.
+                _leave_task(outer, task)
             _set_running_loop(loop)
             loop._run()
         finally:
             _set_running_loop(outer)
+            if outer is not None and task is not None:
+                _enter_task(outer, task)
         if self._raised:
             raised = self._raised[0]
             self._raised.clear()
@@ -236,7 +244,8 @@ class PlainCaller(Caller):
             return
         for _ in range(CLOSING_TICKS):
             self.loop.call_soon(self.loop.stop)
-            self._run_loop()
+            if not self._turns.lead(self._run_loop, self._turns.runs):
+                return
         self.loop.close()
 
 

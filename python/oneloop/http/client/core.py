@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +13,7 @@ from oneloop.http.client.auth import Auth, BasicAuth, stepped, to_auth
 from oneloop.http.client.bodies import Stream
 from oneloop.http.client.callers import Caller, PlainCaller, watch_end
 from oneloop.http.client.errors import (
+    CloseError,
     RequestError,
     TooManyRedirects,
     TotalTimeout,
@@ -292,11 +292,8 @@ class Core(Profile):
             else:
                 if retry.wants_status(request, response.status_code):
                     delay_s = retry.delay_s(attempt, response.headers.get("retry-after"))
-                if delay_s is None or not _fits(caller, delay_s, deadline_s):
+                if delay_s is None or not await _may_repeat(caller, response, delay_s, deadline_s):
                     return response
-                with suppress(RequestError):
-                    # For its connection; it is closed if its body cannot be read.
-                    await response.aread()
             await caller.sleep(delay_s)
         return await sent()
 
@@ -501,6 +498,26 @@ def _name_called(error: TypeError, called: str) -> None:
     for own in ("Profile.__init__()", "Profile.build_request()"):
         if text.startswith(own):
             error.args = (f"{called}(){text.removeprefix(own)}",)
+
+
+async def _may_repeat(caller: Caller, response: Response, delay_s: float, deadline_s: float | None) -> bool:
+    """Read a response that nobody wants, for its connection. Returns whether there is time for another request.
+
+    Raises:
+        RequestError: it cannot be read, and it is the last one, or nothing can follow.
+    """
+    if not _fits(caller, delay_s, deadline_s):
+        return False
+    try:
+        await response.aread()
+    except (TotalTimeout, CloseError):
+        raise
+    except RequestError:
+        if not _fits(caller, delay_s, deadline_s):
+            raise
+        return True
+    # Reading has taken time, too.
+    return _fits(caller, delay_s, deadline_s)
 
 
 def _fits(caller: Caller, delay_s: float, deadline_s: float | None) -> bool:

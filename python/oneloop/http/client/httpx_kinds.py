@@ -180,4 +180,5 @@ class _SyncBody:
 
     def close(self) -> None:
         self._stream._leave()
-        self._exchange.close()
+        if self._exchange.close():
+            self._caller.let_end()

@@ -154,3 +154,4 @@ class SyncStream(_Stream):
     def close(self) -> None:
         """Close the connection."""
         self._end()
+        self._caller.let_end()

@@ -166,7 +166,11 @@ class _Body:
         self._at += len(data)
         return data
 
-    read1 = read
+    def read1(self, size: int | None = None) -> bytes:
+        """Return what is there, or the next part that comes."""
+        if self._at == len(self._left):
+            self._left, self._at = self._next(), 0
+        return self.read(len(self._left) - self._at if size is None or size < 0 else size)
 
     @property
     def fp(self) -> _Body | None:
@@ -208,4 +212,5 @@ class _Body:
 
     def close(self) -> None:
         self.closed = True
-        self._exchange.close()
+        if self._exchange.close():
+            self._caller.let_end()

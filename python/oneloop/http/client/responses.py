@@ -438,9 +438,7 @@ class Response:
     def _close(self) -> None:
         if not self.is_closed:
             self.is_closed = True
-            if self._exchange is not None:
-                self._exchange.close()
-            if self._caller is not None:
+            if self._exchange is not None and self._exchange.close() and self._caller is not None:
                 self._caller.let_end()
 
     # For coroutines
@@ -559,10 +557,10 @@ class Response:
             run = self._caller.run
         try:
             while True:
-                try:
-                    yield run(_next_of(pieces))
-                except _EndError:
+                piece = run(_next_of(pieces))
+                if piece is _END:
                     return
+                yield piece
         finally:
             run(pieces.aclose())  # type: ignore[attr-defined]
 
@@ -596,14 +594,14 @@ class Response:
         return f"<Response [{self.status_code} {self.reason_phrase}]>"
 
 
-class _EndError(Exception):
-    """The end of an asynchronous iterator: StopAsyncIteration cannot leave a coroutine."""
+_END = object()
+"""Behind the last part of a body."""
 
 
 async def _next_of(pieces: AsyncIterator[Any]) -> Any:
     async for piece in pieces:
         return piece
-    raise _EndError
+    return _END
 
 
 def _run_without_waiting(steps: Awaitable[Any]) -> Any:

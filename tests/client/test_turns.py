@@ -1,0 +1,293 @@
+"""Several threads, and handlers of signals, that wait for responses on one loop of plain code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from oneloop._native import ClientTurns
+from oneloop.http import Client, ReadTimeout, Response, Retry
+from tests.certificates import client_context
+from tests.client.servers import Peer, RawServer, secured
+from tests.programs import run_command
+
+
+class Alarm(BaseException):
+    """What a handler raises."""
+
+
+@contextmanager
+def handled(handler: Callable[..., Any]) -> Iterator[None]:
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def interrupt_when(event: threading.Event) -> None:
+    assert event.wait(60)
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
+def asked(client: Client, url: str) -> Response:
+    """A response whose body nobody has read. The loop is that of this thread."""
+    return client.send(client.build_request("GET", url), stream=True)
+
+
+class Served:
+    """Answers /now at once, uploads when they end, /held when `ends` is set; of /slow a part, and then the rest."""
+
+    def __init__(self) -> None:
+        self.ends = threading.Event()
+        self.holds = threading.Event()
+
+    def __call__(self, peer: Peer) -> None:
+        while head := peer.head():
+            if b"chunked" in head.lower():
+                peer.answer(peer.chunked())
+            elif b"/now" in head:
+                peer.answer(b"now")
+            else:
+                if b"/slow" in head:
+                    peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npart")
+                self.holds.set()
+                assert self.ends.wait(60)
+                if b"/slow" in head:
+                    peer.send(b"rest")
+                else:
+                    peer.answer(b"held")
+
+
+class Reader(threading.Thread):
+    """Reads a response in a thread, which runs the loop meanwhile."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response
+        self.content = b""
+        self.start()
+        caller: Any = response._caller
+        while not caller.loop.is_running():
+            time.sleep(0.001)
+
+    def run(self) -> None:
+        self.content = self.response.read()
+
+
+def test_the_body_of_one_thread_comes_from_another_one() -> None:
+    """While the program gives the parts of a request, the thread that reads the response runs the loop."""
+    served = Served()
+    served.ends.set()
+    pipe: queue.Queue[bytes | None] = queue.Queue(1)
+
+    def pump() -> None:
+        for part in response.iter_bytes(1):
+            pipe.put(part)
+        pipe.put(None)
+
+    with RawServer(served) as server, Client(timeout=60) as client:
+        response = asked(client, server.url + "/slow")
+        pumping = threading.Thread(target=pump)
+        pumping.start()
+        assert client.post(server.url, content=iter(pipe.get, None)).content == b"partrest"
+        pumping.join(60)
+
+
+def test_a_pause_before_a_retry_stops_no_other_thread() -> None:
+    def serve(peer: Peer) -> None:
+        while head := peer.head():
+            if b"/busy" in head:
+                peer.answer(b"", "503 Busy", "Retry-After: 1")
+            else:
+                peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npart")
+                assert pauses.wait(60)
+                peer.send(b"rest")
+
+    pauses = threading.Event()
+    with RawServer(serve) as server, Client(timeout=60, retries=Retry(1)) as client:
+        response = asked(client, server.url + "/slow")
+
+        async def pause(time_s: float) -> None:
+            pauses.set()
+            reading = threading.Thread(target=response.read)
+            reading.start()
+            reading.join(60)
+            assert time_s == 1
+
+        caller: Any = response._caller
+        caller.sleep = pause
+        assert client.get(server.url + "/busy").status_code == 503
+        assert response.content == b"partrest"
+
+
+def test_a_handler_raises_while_another_thread_runs_the_loop() -> None:
+    served = Served()
+
+    def interrupt(*_: object) -> None:
+        raise Alarm
+
+    with RawServer(served) as server, Client(timeout=None) as client:
+        reader = Reader(asked(client, server.url + "/slow"))
+        served.holds.clear()
+        with handled(interrupt):
+            alarm = threading.Thread(target=interrupt_when, args=(served.holds,))
+            alarm.start()
+            with pytest.raises(Alarm):
+                client.get(server.url + "/held")
+            alarm.join(60)
+        assert client.get(server.url + "/now").content == b"now"
+        served.ends.set()
+        reader.join(60)
+        assert reader.content == b"partrest"
+
+
+def test_a_handler_sends_a_request_while_its_thread_waits_for_another_one() -> None:
+    served = Served()
+    inner: list[bytes] = []
+
+    def ask(*_: object) -> None:
+        inner.append(client.get(server.url + "/now").content)
+        served.ends.set()
+
+    with RawServer(served) as server, Client(timeout=None) as client:
+        reader = Reader(asked(client, server.url + "/slow"))
+        served.holds.clear()
+        with handled(ask):
+            alarm = threading.Thread(target=interrupt_when, args=(served.holds,))
+            alarm.start()
+            assert client.get(server.url + "/held").content == b"held"
+            alarm.join(60)
+        assert inner == [b"now"]
+        reader.join(60)
+        assert reader.content == b"partrest"
+
+
+def test_a_response_that_comes_while_a_handler_waits_for_another_one() -> None:
+    """It stops the handler's run of the loop, and is there when that is over."""
+    has_outer, has_inner = threading.Event(), threading.Event()
+    inner: list[bytes] = []
+
+    def serve(peer: Peer) -> None:
+        while head := peer.head():
+            if b"/outer" in head:
+                os.kill(os.getpid(), signal.SIGUSR1)
+                assert has_inner.wait(60)
+                peer.answer(b"outer")
+                peer.wait_delivered()
+                has_outer.set()
+            else:
+                has_inner.set()
+                assert has_outer.wait(60)
+                time.sleep(0.05)
+                peer.answer(b"inner")
+
+    def ask(*_: object) -> None:
+        inner.append(client.get(server.url + "/inner").content)
+
+    with RawServer(serve) as server, Client(timeout=None) as client, handled(ask):
+        assert client.get(server.url + "/outer").content == b"outer"
+        assert inner == [b"inner"]
+
+
+def test_who_has_not_seen_the_last_run_looks_again() -> None:
+    with Client() as client:
+        turns = ClientTurns(client._callers.here().loop)
+        ran: list[int] = []
+        seen = turns.runs
+        assert turns.lead(lambda: ran.append(1), seen)
+        assert turns.lead(lambda: ran.append(2), seen)
+        assert ran == [1]
+        place = threading.Lock()
+        # Nobody leads: it need not wait.
+        assert not turns.follow(place, turns.runs)
+
+        def fail() -> None:
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            turns.lead(fail, turns.runs)
+        assert turns.lead(lambda: ran.append(3), turns.runs)
+        assert ran == [1, 3]
+
+
+@pytest.mark.parametrize("serving", [RawServer, secured], ids=["http", "https"])
+def test_plain_code_in_a_coroutine(serving: Callable[..., Any]) -> None:
+    """A mistake, but one that works with other clients."""
+    served = Served()
+
+    async def main() -> None:
+        with Client(timeout=0.2, verify=client_context()) as client:
+            with pytest.raises(ReadTimeout):
+                client.get(server.url + "/held")
+            with client.stream("GET", server.url + "/slow"):
+                pass
+            assert client.get(server.url + "/now").content == b"now"
+        assert asyncio.current_task() is not None
+        await asyncio.sleep(0)
+
+    with serving(served) as server:
+        asyncio.run(main())
+        served.ends.set()
+
+
+IN_A_CHILD = """
+import os, sys, threading, time
+from oneloop.http import Client
+url, how = sys.argv[1:]
+client = Client(timeout=None)
+def ask():
+    return client.send(client.build_request("GET", url + "/slow"), stream=True)
+one, two = ask(), ask()
+threading.Thread(target=one.read, daemon=True).start()
+while not one._caller.loop.is_running():
+    time.sleep(0.001)
+if how == "exit":
+    kept = two.iter_bytes()
+    next(kept)
+    sys.exit()
+child = os.fork()
+if child == 0:
+    if how == "read":
+        try:
+            two.read()
+        except RuntimeError as error:
+            print(error, flush=True)
+    else:
+        with two:
+            pass
+        print("closed", flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def in_a_child(how: str) -> str:
+    served = Served()
+    with RawServer(served) as server:
+        done = run_command(sys.executable, "-W", "ignore", "-c", IN_A_CHILD, server.url, how)
+        served.ends.set()
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+def test_a_forked_child_follows_no_thread_of_its_parent() -> None:
+    assert "belongs to the parent process" in in_a_child("read")
+
+
+def test_a_forked_child_closes_what_it_has_of_its_parent() -> None:
+    assert in_a_child("close") == "closed"
+
+
+def test_the_end_of_the_process_waits_for_no_daemon_thread() -> None:
+    assert in_a_child("exit") == ""
