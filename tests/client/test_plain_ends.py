@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from oneloop.http import Client, HttpxTransport, ReadTimeout
+from oneloop.http import Client, HttpxTransport, ReadTimeout, Timeout
 from tests.certificates import client_context
 from tests.client.servers import Peer, RawServer, secured
 
-WAYS = ("no response", "unread", "partly read", "too late")
+WAYS = {"no response": 0.3, "unread": 60.0, "partly read": 60.0, "too late": 1.0}
+"""How the program gives up, and its read timeout in seconds."""
 PART = b"part"
 
 Gone = Callable[[], bool]
@@ -35,14 +36,15 @@ def _ask(client: Any, url: str, way: str, late: type[Exception], gone: Gone) -> 
 
 
 def _own(url: str, way: str, gone: Gone) -> None:
-    with Client(verify=client_context(), timeout=0.2) as client:
+    with Client(verify=client_context(), timeout=Timeout(60, read=WAYS[way])) as client:
         _ask(client, url, way, ReadTimeout, gone)
         assert client.statistics()["open"] == 0
 
 
 def _httpx(url: str, way: str, gone: Gone) -> None:
     httpx = pytest.importorskip("httpx")
-    with httpx.Client(transport=HttpxTransport(), timeout=0.2) as client:
+    timeout = httpx.Timeout(60, read=WAYS[way])
+    with httpx.Client(transport=HttpxTransport(), timeout=timeout) as client:
         _ask(client, url, way, httpx.ReadTimeout, gone)
 
 
@@ -50,7 +52,7 @@ def _httpcore(url: str, way: str, gone: Gone) -> None:
     pytest.importorskip("httpcore")
     from oneloop.compat import httpcore
 
-    timeout = {"timeout": {"read": 0.2}}
+    timeout = {"timeout": {"read": WAYS[way]}}
     with httpcore.ConnectionPool() as pool:
         if way == "no response":
             with pytest.raises(httpcore.ReadTimeout):
@@ -75,9 +77,9 @@ def _requests(url: str, way: str, gone: Gone) -> None:
         session.mount("http://", RequestsAdapter())
         if way == "no response":
             with pytest.raises(requests.exceptions.ReadTimeout):
-                session.get(url, timeout=0.2)
+                session.get(url, timeout=(60, WAYS[way]))
         else:
-            with session.get(url, timeout=0.2, stream=True) as response:
+            with session.get(url, timeout=(60, WAYS[way]), stream=True) as response:
                 if way == "partly read":
                     assert response.raw.read(len(PART)) == PART
                 if way == "too late":

@@ -13,20 +13,28 @@ import pytest
 
 import oneloop
 from oneloop import green
-from oneloop.compat import httpcore
 from oneloop.http import Client, PrivateAddress, ProxyError
 from tests.certificates import client_context
 from tests.client.conftest import MakeCaller
 from tests.client.servers import Peer, RawServer, hold
-from tests.client.test_websockets import upgrade
+from tests.client.test_websockets import client_frame, upgrade
 
 SWITCHES = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
 HIGH_BYTES = 256 * 1024
 """python/oneloop/http/client/tunnels.py: when this much was received and not read, reading is paused."""
 
 
+@pytest.fixture
+def httpcore() -> Any:
+    """The facade, which needs the original."""
+    pytest.importorskip("httpcore", reason="needs the package httpcore")
+    from oneloop.compat import httpcore
+
+    return httpcore
+
+
 @contextmanager
-def upgraded(server: RawServer) -> Iterator[Any]:
+def upgraded(httpcore: Any, server: RawServer) -> Iterator[Any]:
     """The stream behind a response of plain code."""
     with httpcore.ConnectionPool() as pool:
         with pool.stream("GET", server.url, headers={"Upgrade": "x"}) as response:
@@ -34,7 +42,7 @@ def upgraded(server: RawServer) -> Iterator[Any]:
             yield response.extensions["network_stream"]
 
 
-def test_what_nobody_reads_stays_with_the_server() -> None:
+def test_what_nobody_reads_stays_with_the_server(httpcore: Any) -> None:
     data = os.urandom(1 << 20) * 32
 
     def serve(peer: Peer) -> None:
@@ -44,7 +52,7 @@ def test_what_nobody_reads_stays_with_the_server() -> None:
         peer.send(data)
         peer.end()
 
-    with RawServer(serve) as server, upgraded(server) as stream:
+    with RawServer(serve) as server, upgraded(httpcore, server) as stream:
         stream.write(b"?")
         got = stream.read(1000)
         # The loop runs, and nobody reads.
@@ -58,7 +66,7 @@ def test_what_nobody_reads_stays_with_the_server() -> None:
 
 
 @pytest.mark.parametrize("is_taken", [True, False])
-def test_a_stream_is_closed(is_taken: bool) -> None:
+def test_a_stream_is_closed(httpcore: Any, is_taken: bool) -> None:
     ends: list[bytes] = []
 
     def serve(peer: Peer) -> None:
@@ -81,7 +89,7 @@ def test_a_stream_is_closed(is_taken: bool) -> None:
     with RawServer(serve) as server:
         oneloop.run(main(server.url))
         is_closed.clear()
-        with upgraded(server) as stream:
+        with upgraded(httpcore, server) as stream:
             if is_taken:
                 assert stream.read(100) == b"hello"
             stream.close()
@@ -89,7 +97,7 @@ def test_a_stream_is_closed(is_taken: bool) -> None:
     assert ends == [b"", b""]
 
 
-def test_bytes_before_tls_are_refused() -> None:
+def test_bytes_before_tls_are_refused(httpcore: Any) -> None:
     """Anybody on the way could have put them there."""
 
     def serve(peer: Peer) -> None:
@@ -97,7 +105,7 @@ def test_bytes_before_tls_are_refused() -> None:
         peer.send(SWITCHES + b"early")
         peer.wait_for_end()
 
-    with RawServer(serve) as server, upgraded(server) as stream:
+    with RawServer(serve) as server, upgraded(httpcore, server) as stream:
         with pytest.raises(httpcore.ConnectError, match="before TLS began"):
             stream.start_tls(client_context(), "localhost", 60)
 
@@ -135,7 +143,8 @@ def test_a_green_thread_gives_up_and_waits_again() -> None:
         upgrade(peer)
         assert has_given_up.wait(60)
         peer.send(b"\x81\x02hi")
-        peer.wait_for_end()
+        assert client_frame(peer)[0] == 8
+        peer.send(b"\x88\x02\x03\xe8")
 
     def main() -> None:
         with Client() as client, client.websocket(server.url) as websocket:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from oneloop._native import ClientTurns
-from oneloop.http import Client, ReadTimeout, Response, Retry
+from oneloop.http import Client, ReadTimeout, Response, Retry, Timeout
 from tests.certificates import client_context
 from tests.client.servers import Peer, RawServer, secured
 from tests.programs import run_command
@@ -227,7 +227,7 @@ def test_plain_code_in_a_coroutine(serving: Callable[..., Any]) -> None:
     served = Served()
 
     async def main() -> None:
-        with Client(timeout=0.2, verify=client_context()) as client:
+        with Client(timeout=Timeout(60, read=1), verify=client_context()) as client:
             with pytest.raises(ReadTimeout):
                 client.get(server.url + "/held")
             with client.stream("GET", server.url + "/slow"):
