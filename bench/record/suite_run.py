@@ -17,8 +17,9 @@ from bench.model import Case, Result, Row, Settings
 from bench.process import ROOT
 from bench.record import plan, quiet, source, store
 from bench.record.store import CasePart, Part
-from bench.runner import AGAIN, row_names, run_case
-from bench.stats import pair_ratios, summarize
+from bench.report import page
+from bench.report.document import case_data
+from bench.runner import row_names, run_case
 
 UNFINISHED = ROOT / ".build" / "record"
 #: A case in which one rival differed from itself by more than ± this is measured a second time.
@@ -60,16 +61,8 @@ def _write(path: Path, unfinished: Unfinished) -> None:
 
 def noise(result: Result) -> float:
     """Half the range of the ratio of the rival that was measured twice to itself; 0 if it was not measured."""
-    rows = {row.rival: row for row in result.rows}
-    for name, row in rows.items():
-        if name.endswith(AGAIN):
-            one, other = (
-                [sample.metrics.get(result.case.metric) if sample else None for sample in samples]
-                for samples in (row.samples, rows[name.removesuffix(AGAIN)].samples)
-            )
-            ratios = pair_ratios(one, other)
-            return summarize(ratios).spread if ratios else 0.0
-    return 0.0
+    found = page.noise(case_data(result), result.case.metric)
+    return (found["high"] - found["low"]) / 2 if found else 0.0
 
 
 def measure(case: Case, settings: Settings) -> tuple[Result, float | None]:

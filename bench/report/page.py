@@ -104,7 +104,7 @@ def best_rival(case: CaseData, metric: str, row: RowData) -> RowData | None:
     return max(rivals, key=strength, default=None)
 
 
-def _noise(case: CaseData, metric: str) -> SummaryData | None:
+def noise(case: CaseData, metric: str) -> SummaryData | None:
     """The ratio of a rival to itself, if one was measured twice."""
     by_name = {row["rival"]: row for row in case["rows"] if row["status"] == "ok"}
     again = next((row for name, row in by_name.items() if name.endswith(AGAIN)), None)
@@ -142,7 +142,7 @@ def lines(case: CaseData) -> list[Line]:
                     figures.median(row, metric),
                     text,
                     ratio(row, best, metric),
-                    _noise(case, metric),
+                    noise(case, metric),
                     floor,
                     _leads(row, best, metric),
                     _notes(row, best),

@@ -35,9 +35,19 @@ def handled(handler: Callable[..., Any]) -> Iterator[None]:
         signal.signal(signal.SIGUSR1, before)
 
 
-def interrupt_when(event: threading.Event) -> None:
-    assert event.wait(60)
-    os.kill(os.getpid(), signal.SIGUSR1)
+@contextmanager
+def interrupted(handler: Callable[..., Any], event: threading.Event) -> Iterator[None]:
+    """The handler runs in the main thread when the event is set."""
+
+    def interrupt() -> None:
+        assert event.wait(60)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    with handled(handler):
+        alarm = threading.Thread(target=interrupt)
+        alarm.start()
+        yield
+        alarm.join(60)
 
 
 def asked(client: Client, url: str) -> Response:
@@ -140,12 +150,8 @@ def test_a_handler_raises_while_another_thread_runs_the_loop() -> None:
     with RawServer(served) as server, Client(timeout=None) as client:
         reader = Reader(asked(client, server.url + "/slow"))
         served.holds.clear()
-        with handled(interrupt):
-            alarm = threading.Thread(target=interrupt_when, args=(served.holds,))
-            alarm.start()
-            with pytest.raises(Alarm):
-                client.get(server.url + "/held")
-            alarm.join(60)
+        with interrupted(interrupt, served.holds), pytest.raises(Alarm):
+            client.get(server.url + "/held")
         assert client.get(server.url + "/now").content == b"now"
         served.ends.set()
         reader.join(60)
@@ -163,11 +169,8 @@ def test_a_handler_sends_a_request_while_its_thread_waits_for_another_one() -> N
     with RawServer(served) as server, Client(timeout=None) as client:
         reader = Reader(asked(client, server.url + "/slow"))
         served.holds.clear()
-        with handled(ask):
-            alarm = threading.Thread(target=interrupt_when, args=(served.holds,))
-            alarm.start()
+        with interrupted(ask, served.holds):
             assert client.get(server.url + "/held").content == b"held"
-            alarm.join(60)
         assert inner == [b"now"]
         reader.join(60)
         assert reader.content == b"partrest"
@@ -242,7 +245,7 @@ def test_plain_code_in_a_coroutine(serving: Callable[..., Any]) -> None:
 
 
 IN_A_CHILD = """
-import os, sys, threading, time
+import os, signal, sys, threading, time
 from oneloop.http import Client
 url, how = sys.argv[1:]
 client = Client(timeout=None)
@@ -258,6 +261,7 @@ if how == "exit":
     sys.exit()
 child = os.fork()
 if child == 0:
+    signal.alarm(60)
     if how == "read":
         try:
             two.read()

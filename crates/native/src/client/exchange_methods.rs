@@ -102,7 +102,7 @@ impl ClientExchange {
     }
 
     /// End the exchange. If the response is not complete, its connection is closed, and who waits for more of it gets a
-    /// ReadError. Returns whether that is so: a loop has to run until the connection is closed.
+    /// ReadError. Returns whether it is not complete: a loop may have to run until its connection is closed.
     fn close(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let given_up = Self::give_up(slf);
         given_up.and(slf.get().wake_waiters(slf.py()))?;

@@ -1,4 +1,4 @@
-//! `ClientOrigin`: the connections to one origin, and the exchanges that wait for one.
+//! `ClientOrigin`: the connections to one origin; `origin_queue` has the exchanges that wait for one.
 //!
 //! A connection belongs to an exchange, or is idle, or is closing. Which one it is changes here, without I/O between, so
 //! that a caller that goes away at any moment leaves nothing behind. `origin_links` is how others call it.

@@ -98,9 +98,10 @@ impl ClientTurns {
                 let ran = call::call0(run);
                 // What has stopped this run may have been meant for the one around it.
                 let owner = self.owner.bind(py);
-                let stop = owner.getattr(intern!(py, "stop"))?;
-                owner.call_method1(intern!(py, "call_soon_threadsafe"), (stop,))?;
-                ran.map(|_| true)
+                let stopped = owner.getattr(intern!(py, "stop")).and_then(|stop| {
+                    owner.call_method1(intern!(py, "call_soon_threadsafe"), (stop,))
+                });
+                ran.and(stopped).map(|_| true)
             }
         }
     }

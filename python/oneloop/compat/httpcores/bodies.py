@@ -81,8 +81,7 @@ class SyncBody:
     def close(self) -> None:
         """End the answer; its connection is closed if there is more of it."""
         self._stream._leave()
-        if self._exchange.close():
-            self._caller.let_end()
+        self._caller.give_up(self._exchange)
 
 
 def _phases(trace: Trace, request: Any, stream_id: int) -> tuple[Any, Any]:

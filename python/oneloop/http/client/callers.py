@@ -27,6 +27,7 @@ from oneloop.interrupts import is_main_thread
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from oneloop._native import ClientExchange
     from oneloop.loop import Loop
 
 __all__ = ["Caller", "Callers", "CoroutineCaller", "GreenCaller", "PlainCaller", "caller_of_here", "watch_end"]
@@ -54,6 +55,11 @@ class Caller:
         """Wait for what a function returns, which may await futures."""
         return self.run_task(_awaited(make, *args))
 
+    def give_up(self, exchange: ClientExchange) -> None:
+        """End an exchange, and let its connection be closed if its response is not complete."""
+        if exchange.close():
+            self.let_end()
+
     def let_end(self) -> None:
         """Let a connection that was just given up be closed, if nothing else does."""
 
@@ -63,7 +69,7 @@ class Caller:
 
 
 async def _awaited(make: Callable[..., Awaitable[T]], *args: Any) -> T:
-    # It may look for the running loop.
+    # Called within the task: functions of files look for the running loop.
     return await make(*args)
 
 

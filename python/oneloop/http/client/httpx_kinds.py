@@ -180,5 +180,4 @@ class _SyncBody:
 
     def close(self) -> None:
         self._stream._leave()
-        if self._exchange.close():
-            self._caller.let_end()
+        self._caller.give_up(self._exchange)

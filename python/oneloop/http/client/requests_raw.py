@@ -212,5 +212,4 @@ class _Body:
 
     def close(self) -> None:
         self.closed = True
-        if self._exchange.close():
-            self._caller.let_end()
+        self._caller.give_up(self._exchange)

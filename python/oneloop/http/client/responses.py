@@ -6,7 +6,7 @@ import codecs
 import datetime
 import json as jsonlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cached_property
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +24,7 @@ from oneloop.http.client.errors import (
     StreamConsumed,
 )
 from oneloop.http.client.headers import Headers, HeaderTypes
+from oneloop.http.client.iterating import iterated, run_without_waiting
 from oneloop.http.client.parts import Cutter, Lines
 from oneloop.http.client.past import Past
 from oneloop.http.client.protocols import HTTP2
@@ -438,8 +439,8 @@ class Response:
     def _close(self) -> None:
         if not self.is_closed:
             self.is_closed = True
-            if self._exchange is not None and self._exchange.close() and self._caller is not None:
-                self._caller.let_end()
+            if self._exchange is not None and self._caller is not None:
+                self._caller.give_up(self._exchange)
 
     # For coroutines
 
@@ -519,7 +520,7 @@ class Response:
     # For green threads and plain code
 
     def _run(self, steps: Any) -> Any:
-        if self._caller is None or self._caller.number == 0:
+        if self._caller is None or not self._caller.is_synchronous:
             steps.close()
             raise RuntimeError("Attempted to call a sync method on a response of an AsyncClient: use its `a…` form.")
         return self._caller.run(steps)
@@ -548,21 +549,15 @@ class Response:
         return self._iterate(self.aiter_lines())
 
     def _iterate(self, pieces: AsyncIterator[Any]) -> Iterator[Any]:
-        if self._content is None and (self._caller is None or self._caller.number == 0):
-            raise RuntimeError("Attempted to call a sync iterator on a response of an AsyncClient: use its `a…` form.")
         # A body that is there is not waited for.
-        run: Callable[[Any], Any] = _run_without_waiting
+        run: Callable[[Any], Any] = run_without_waiting
         if self._content is None:
-            assert self._caller is not None
+            if self._caller is None or not self._caller.is_synchronous:
+                raise RuntimeError(
+                    "Attempted to call a sync iterator on a response of an AsyncClient: use its `a…` form."
+                )
             run = self._caller.run
-        try:
-            while True:
-                piece = run(_next_of(pieces))
-                if piece is _END:
-                    return
-                yield piece
-        finally:
-            run(pieces.aclose())  # type: ignore[attr-defined]
+        yield from iterated(pieces, run)
 
     def close(self) -> None:
         """Close the response; see `aclose`."""
@@ -592,22 +587,3 @@ class Response:
 
     def __repr__(self) -> str:
         return f"<Response [{self.status_code} {self.reason_phrase}]>"
-
-
-_END = object()
-"""Behind the last part of a body."""
-
-
-async def _next_of(pieces: AsyncIterator[Any]) -> Any:
-    async for piece in pieces:
-        return piece
-    return _END
-
-
-def _run_without_waiting(steps: Awaitable[Any]) -> Any:
-    """Run a coroutine that has nothing to wait for."""
-    try:
-        steps.send(None)  # type: ignore[attr-defined]
-    except StopIteration as end:
-        return end.value
-    raise RuntimeError("a response without a connection waits for nothing")
