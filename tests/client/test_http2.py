@@ -7,6 +7,7 @@ import os
 import ssl
 import struct
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -19,8 +20,12 @@ from oneloop.http import (
     Client,
     HttpxTransport,
     Limits,
+    PoolTimeout,
+    Response,
+    Timeout,
     WebSocketUpgradeError,
 )
+from tests.certificates import client_context
 from tests.client.conftest import MakeCaller
 from tests.client.http2_server import (
     CANCEL,
@@ -34,7 +39,7 @@ from tests.client.http2_server import (
     echo,
 )
 from tests.client.phases import pipe
-from tests.client.servers import Peer, RawServer
+from tests.client.servers import Peer, RawServer, secured
 from tests.client.servers import echo as echo_http1
 
 
@@ -92,6 +97,25 @@ def test_a_server_that_knows_http1_only(make_caller: MakeCaller, server_context:
         caller = make_caller(http2=True, verify=trusting)
         assert [caller.get(f"{server.url}/{number}").http_version for number in range(2)] == ["HTTP/1.1"] * 2
         caller.close()
+
+
+async def test_a_turn_ends_in_time_while_others_come() -> None:
+    """The server knows HTTP/1.1 only, and each request needs a connection of its own."""
+
+    def serve(peer: Peer) -> None:
+        peer.head()
+        time.sleep(0.3)
+        peer.answer(b"ok", "200 OK", "Connection: close")
+
+    timeout = Timeout(60, pool=0.5)
+    with secured(serve) as server:
+        async with AsyncClient(
+            http2=True, verify=client_context(), limits=Limits(max_connections=1), timeout=timeout
+        ) as client:
+            requests = [client.get(server.url) for _ in range(6)]
+            results = await asyncio.gather(*requests, return_exceptions=True)
+    assert isinstance(results[0], Response)
+    assert [type(result) for result in results[2:]] == [PoolTimeout] * 4
 
 
 def test_it_is_not_asked_for_without_the_argument(

@@ -25,6 +25,7 @@ from tests.client.http2_server import (
     CANCEL,
     DATA,
     INTERNAL,
+    MOST_STREAMS,
     PRIOR,
     REFUSED,
     RST_STREAM,
@@ -404,3 +405,36 @@ def test_a_refused_connection_fails_all_that_wait() -> None:
 
 
 # -- ways to the server --------------------------------------------------------------------------
+
+
+async def test_what_waits_does_not_begin_on_a_connection_that_has_failed() -> None:
+    """A write fails, and what had arrived before is still read."""
+    is_gone = threading.Event()
+
+    def serve(peer: Http2Peer) -> None:
+        if peer.number:
+            echo(peer)
+            return
+        peer.greet((MOST_STREAMS, 1))
+        stream, _ = peer.request()
+        peer.next(DATA, stream)
+        peer.answer(stream, b"first")
+        peer.wait_delivered()
+        peer.reset()
+        is_gone.set()
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"a"
+        waits.set()
+        await asyncio.sleep(0)
+        # The loop sees nothing of it before it writes again.
+        assert is_gone.wait(60)
+        yield b"b"
+
+    waits = asyncio.Event()
+    with Http2Server(serve) as server:
+        async with AsyncClient(**PRIOR, limits=Limits(max_connections=1), timeout=60) as client:
+            first = asyncio.ensure_future(client.post(server.url, content=parts()))
+            await waits.wait()
+            second = asyncio.ensure_future(client.post(server.url + "/second", content=b"x"))
+            assert [(await first).text, (await second).text] == ["first", "/second"]

@@ -21,8 +21,8 @@ from typing import Any, Self
 import pytest
 
 import oneloop.http.client as package
-from oneloop.http import Client, HttpxTransport, Limits, PoolTimeout, ReadTimeout, Timeout
-from tests.client.servers import Peer, RawServer
+from oneloop.http import Client, ConnectError, ConnectTimeout, HttpxTransport, Limits, PoolTimeout, ReadTimeout, Timeout
+from tests.client.servers import Peer, RawServer, full_listener
 
 if sys.version_info < (3, 12):
     pytest.skip("sys.monitoring is new in Python 3.12", allow_module_level=True)
@@ -39,13 +39,13 @@ SOON = Timeout(0.05)
 """For requests without a response: they end when no place is left to be interrupted at."""
 PATIENT = Timeout(60.0, pool=20.0)
 PLACES_MIN = 30
-TIMEOUTS: tuple[type[Exception], ...] = (ReadTimeout,)
+EXPECTED: tuple[type[Exception], ...] = (ReadTimeout, ConnectError, ConnectTimeout)
 
 
 with suppress(ImportError):
     import httpx
 
-    TIMEOUTS += (httpx.ReadTimeout,)
+    EXPECTED += (httpx.ReadTimeout,)
 
 
 class Interruption(BaseException):
@@ -123,7 +123,7 @@ class Interrupter:
         self._watch(sys.monitoring.events.INSTRUCTION)
         try:
             action()
-        except (Interruption, *TIMEOUTS):
+        except (Interruption, *EXPECTED):
             pass
         finally:
             self._left = 0
@@ -179,7 +179,22 @@ def streamed(client: Client, url: str) -> None:
         response.read()
 
 
-@pytest.mark.parametrize("action", [first_request, known_request, whole_body, body_in_parts, streamed])
+def refused(client: Client, url: str) -> None:
+    client.get("http://127.0.0.1:1/")
+
+
+def too_late(client: Client, url: str) -> None:
+    listener, waiting = full_listener()
+    try:
+        client.get(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+    finally:
+        for sock in [listener, *waiting]:
+            sock.close()
+
+
+@pytest.mark.parametrize(
+    "action", [refused, too_late, first_request, known_request, whole_body, body_in_parts, streamed]
+)
 def test_requests(action: Callable[[Client, str], None], server: Server) -> None:
     place = 0
     with Interrupter() as interrupter:

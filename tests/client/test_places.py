@@ -48,7 +48,7 @@ class Interruption:
         if frame.f_code.co_filename not in SOURCES:
             return None
         if event == "call" and frame.f_back is not None and frame.f_back.f_code.co_name == "_run_loop":
-            # A callback that has not begun: it is lost, as on asyncio, and the timeout ends the opening.
+            # A callback that has not begun: it is lost, as on asyncio, and who gives the request up ends the opening.
             return self._begun
         if event == "line":
             self._left -= 1
@@ -64,14 +64,19 @@ class Interruption:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("path", ["/plain", "/a b"])
-def test_interrupted_at_each_line(path: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("target", ["/plain", "/a b", "/dropped"])
+def test_interrupted_at_each_line(target: str, request: pytest.FixtureRequest) -> None:
     """Plain code that a signal handler interrupts can go on with the same client."""
 
     def serve(peer: Peer) -> None:
+        is_kept = False
         while head := peer.head():
+            if b"/dropped" in head and is_kept:
+                # Without a response: it is sent again, on another connection.
+                return
+            is_kept = True
             peer.answer(head.split(b" ")[1])
-            if b"/first" in head:
+            if b"/first" in head and target != "/dropped":
                 return
 
     line = 0
@@ -91,9 +96,11 @@ def test_interrupted_at_each_line(path: str, request: pytest.FixtureRequest) -> 
                 before = sys.gettrace()
                 sys.settrace(interruption)
                 try:
-                    client.get(server.url + path)
+                    client.get(server.url + target)
                 except KeyboardInterrupt:
                     pass
+                else:
+                    assert not interruption.place, "the exception is lost"
                 finally:
                     sys.settrace(before)
                 if not interruption.place:
@@ -103,6 +110,24 @@ def test_interrupted_at_each_line(path: str, request: pytest.FixtureRequest) -> 
                 counts = client.statistics()
                 assert (counts["open"], counts["idle"], counts["waiting"]) == (1, 1, 0), interruption.place
     assert line > 30
+
+
+async def test_who_gives_up_last_ends_the_opening() -> None:
+    """That was begun for a request that was given up before."""
+    listener, waiting = full_listener()
+    try:
+        async with AsyncClient(limits=Limits(max_connections=1), timeout=None) as client:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+            requests = [asyncio.ensure_future(client.get(url)) for _ in range(3)]
+            await asyncio.sleep(0.02)
+            for request in requests:
+                assert client.statistics()["open"] == 1
+                request.cancel()
+                await asyncio.wait([request])
+            assert client.statistics()["open"] == 0
+    finally:
+        for sock in [listener, *waiting]:
+            sock.close()
 
 
 @pytest.mark.parametrize("retries", [0, 2])

@@ -108,6 +108,21 @@ def test_an_interrupted_download_does_not_go_on(tmp_path: Path) -> None:
         assert client.statistics()["open"] == 1
 
 
+def test_of_several_exceptions_one_is_raised_and_the_others_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(number: int) -> None:
+        raise LookupError(number)
+
+    with RawServer(echo) as server, Client(timeout=60) as client:
+        client.get(server.url)
+        loop = client._callers.here().loop
+        loop.call_soon(fail, 1)
+        loop.call_soon(fail, 2)
+        with pytest.raises(LookupError, match="1"):
+            client.get(server.url)
+        assert "LookupError: 2" in caplog.text
+        assert client.get(server.url + "/next").text == "/next"
+
+
 def test_a_closed_client_makes_no_loops() -> None:
     with RawServer(echo) as server:
         client = Client()

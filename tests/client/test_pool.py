@@ -11,12 +11,22 @@ import pytest
 
 from oneloop import registry, snapshot
 from oneloop._native import ClientOrigin, ClientPool, ClientTimeouts
-from oneloop.http import AsyncClient, ConnectError, Limits, ReadTimeout, RemoteProtocolError, Timeout, TotalTimeout
+from oneloop.http import (
+    AsyncClient,
+    ConnectError,
+    Limits,
+    ReadError,
+    ReadTimeout,
+    RemoteProtocolError,
+    Timeout,
+    TotalTimeout,
+)
 from tests.client.callers import Caller
 from tests.client.conftest import MakeCaller
 from tests.client.servers import Peer, RawServer, echo, full_listener, hold
 
 NEVER = ClientTimeouts(None, None, None)
+IDLE_S = 77.0
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -48,6 +58,53 @@ async def test_an_opening_fails_after_another_one_has_served_its_request() -> No
         pool.shut()
         transport.abort()
         await asyncio.sleep(0.01)
+
+
+async def test_who_gives_up_tells_the_others_who_wait() -> None:
+    opened: list[Any] = []
+    loop: Any = asyncio.get_running_loop()
+    pool = ClientPool(loop, lambda _, exchange: opened.append(exchange), None, None, None, None)
+    origin = ClientOrigin(pool, None)
+    exchange = start(origin)
+
+    async def sends() -> None:
+        await exchange.ended()
+
+    async def receives() -> None:
+        await exchange.whole()
+
+    sender, receiver = asyncio.ensure_future(sends()), asyncio.ensure_future(receives())
+    await asyncio.sleep(0)
+    sender.cancel()
+    with pytest.raises(ReadError, match="was closed"):
+        await receiver
+    pool.shut()
+
+
+async def test_a_pause_that_cannot_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without memory for the timer of an idle connection. What is counted stays right."""
+    loop: Any = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def fail(time_s: float, *args: Any) -> Any:
+        if time_s == IDLE_S:
+            raise MemoryError
+        return call_later(time_s, *args)
+
+    told: list[Any] = []
+    loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+    with RawServer(echo) as server:
+        async with AsyncClient(limits=Limits(keepalive_expiry=IDLE_S), timeout=None) as client:
+            with monkeypatch.context() as patch:
+                patch.setattr(type(loop), "call_later", lambda _, *args: fail(*args), raising=False)
+                assert (await client.get(server.url + "/a")).text == "/a"
+            await asyncio.sleep(0.01)
+            assert [type(error) for error in told] == [MemoryError]
+            assert client.statistics()["idle"] == 0
+            for _ in range(2):
+                assert (await client.get(server.url + "/b")).text == "/b"
+            counts = client.statistics()
+            assert (counts["open"], counts["idle"], counts["opened"]) == (1, 1, 2)
 
 
 def test_a_server_that_speaks_first(caller: Caller) -> None:

@@ -56,7 +56,11 @@ def test_a_head_is_there_although_its_body_is_broken(caller: Caller) -> None:
 
 def made_tunnel(loop: Any) -> Tunnel:
     transport = SimpleNamespace(
-        set_protocol=lambda _: None, resume_reading=lambda: None, is_closing=lambda: False, write=lambda _: None
+        set_protocol=lambda _: None,
+        set_write_buffer_limits=lambda high: None,
+        resume_reading=lambda: None,
+        is_closing=lambda: False,
+        write=lambda _: None,
     )
     return Tunnel(loop, SimpleNamespace(take=lambda: b"", protocol=object(), transport=transport))
 

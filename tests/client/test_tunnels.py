@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -95,6 +96,27 @@ def test_a_stream_is_closed(httpcore: Any, is_taken: bool) -> None:
             stream.close()
             assert is_closed.wait(60)
     assert ends == [b"", b""]
+
+
+def test_what_was_written_arrives_although_the_response_is_closed(httpcore: Any) -> None:
+    data = os.urandom(1 << 20) * 8
+    got: list[bytes] = []
+
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(SWITCHES)
+        with suppress(OSError):
+            while piece := peer.sock.recv(1 << 16):
+                got.append(piece)
+                time.sleep(0.0005)
+        is_over.set()
+
+    is_over = threading.Event()
+    with RawServer(serve) as server:
+        with upgraded(httpcore, server) as stream:
+            stream.write(data)
+        assert is_over.wait(60)
+    assert b"".join(got) == data
 
 
 def test_bytes_before_tls_are_refused(httpcore: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import os
 import queue
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from oneloop._native import ClientTurns
-from oneloop.http import Client, ReadTimeout, Response, Retry, Timeout
+from oneloop.http import Client, CloseError, ReadTimeout, Response, Retry, Timeout
 from tests.certificates import client_context
 from tests.client.servers import Peer, RawServer, secured
 from tests.programs import run_command
@@ -201,6 +202,83 @@ def test_a_response_that_comes_while_a_handler_waits_for_another_one() -> None:
     with RawServer(serve) as server, Client(timeout=None) as client, handled(ask):
         assert client.get(server.url + "/outer").content == b"outer"
         assert inner == [b"inner"]
+
+
+def test_a_handler_sends_a_request_and_closes_the_client() -> None:
+    """The request that it has interrupted is told."""
+    served = Served()
+
+    def end(*_: object) -> None:
+        client.get(server.url + "/now")
+        client.close()
+
+    with RawServer(served) as server, Client(timeout=None) as client, interrupted(end, served.holds):
+        with pytest.raises(CloseError):
+            client.get(server.url + "/held")
+        served.ends.set()
+
+
+def test_a_handler_that_sends_leaves_the_wakeup_descriptor() -> None:
+    """It runs behind the loop's look for signals, when the descriptor is the loop's."""
+    found: list[int] = []
+
+    def ask(*_: object) -> None:
+        found.append(signal.set_wakeup_fd(-1))
+        signal.set_wakeup_fd(found[-1])
+        client.get(server.url + "/now")
+
+    served = Served()
+    served.ends.set()
+    with RawServer(served) as server, Client(timeout=60) as client, handled(ask):
+        client.get(server.url + "/now")
+        for _ in range(2):
+            # Native code, behind which nothing looks for signals.
+            client._callers.here().loop.call_soon(_thread.interrupt_main, signal.SIGUSR1)
+            assert client.get(server.url + "/held").content == b"held"
+            assert signal.set_wakeup_fd(-1) == -1
+        assert len(found) == 2
+        if sys.version_info >= (3, 13):
+            # Else this shows nothing.
+            assert -1 not in found
+
+
+def test_a_response_of_another_thread_comes_while_a_handler_waits() -> None:
+    """That thread goes on before the handler ends."""
+    has_rest, is_over = threading.Event(), threading.Event()
+    alive: list[bool] = []
+    served = Served()
+
+    def serve(peer: Peer) -> None:
+        while head := peer.head():
+            if b"/slow" in head:
+                peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npart")
+                assert served.ends.wait(60)
+                peer.send(b"rest")
+                peer.wait_delivered()
+                has_rest.set()
+            elif b"/now" in head:
+                served.ends.set()
+                assert has_rest.wait(60)
+                peer.answer(b"now")
+            else:
+                reading.start()
+                served.holds.set()
+                assert is_over.wait(60)
+                peer.answer(b"held")
+
+    def ask(*_: object) -> None:
+        client.get(server.url + "/now")
+        reading.join(20)
+        alive.append(reading.is_alive())
+        is_over.set()
+
+    with RawServer(serve) as server, Client(timeout=None) as client:
+        response = asked(client, server.url + "/slow")
+        reading = threading.Thread(target=response.read)
+        with interrupted(ask, served.holds):
+            assert client.get(server.url + "/held").content == b"held"
+        reading.join(60)
+    assert alive == [False]
 
 
 def test_who_has_not_seen_the_last_run_looks_again() -> None:

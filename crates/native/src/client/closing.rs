@@ -2,9 +2,10 @@
 
 use super::connection::{ClientConnection, Input, Standing};
 use super::exchange::ClientExchange;
-use super::failure::{self, Kind};
+use super::failure::{self, GIVEN_UP, Kind};
 use super::timeouts::{Awaited, NEVER_NS};
 use crate::transport::Under;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 impl ClientConnection {
@@ -67,6 +68,21 @@ impl ClientConnection {
         });
         let (home, origin) = slf.get().home(slf.py());
         if leaves { home.closed(origin, slf) } else { Ok(()) }
+    }
+
+    /// It has got its transport, and cannot be used, such as without memory. Its opening has failed with the error.
+    pub fn be_stillborn(slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
+        let py = slf.py();
+        // Its origin counts it as an opening.
+        slf.get().state.with(py, |s| s.standing = Standing::Left);
+        let aborted = Self::abort(slf);
+        let (home, origin) = slf.get().home(py);
+        if error.is_instance_of::<PyException>(py) {
+            return home.stillborn(origin, error).and(aborted);
+        }
+        // A KeyboardInterrupt is for the program, whatever it waits for.
+        let told = failure::error(py, Kind::ConnectError, GIVEN_UP);
+        home.stillborn(origin, told).and(aborted).and(Err(error))
     }
 
     /// Closes it in an orderly way, although it carries an exchange.

@@ -48,6 +48,9 @@ pub trait Home: Sync {
         connection: &Bound<'_, ClientConnection>,
     ) -> PyResult<()>;
 
+    /// The connection has got its transport, and cannot be used.
+    fn stillborn(&self, origin: &Bound<'_, PyAny>, error: PyErr) -> PyResult<()>;
+
     /// The connection is closing, or gone.
     fn closed(
         &self,
@@ -350,18 +353,25 @@ impl ClientConnection {
             tls.get().want_rest(py);
         }
         let under = Under::from(transport);
-        let is_http2 = slf.get().terms.protocol.is_http2_over(py, &under)?;
+        let is_http2 = slf.get().terms.protocol.is_http2_over(py, &under);
         let old = slf.get().state.with(py, |s| {
             s.standing = Standing::Counted;
             s.opened_ns = monotonic_ns();
             s.under.replace(under)
         });
         drop(old);
-        if is_http2 {
-            Self::start_http2(slf)?;
+        let begun = match is_http2 {
+            Ok(true) => Self::start_http2(slf),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        match begun {
+            Ok(()) => {
+                let (home, origin) = slf.get().home(py);
+                home.opened(origin, slf)
+            }
+            Err(error) => Self::be_stillborn(slf, error),
         }
-        let (home, origin) = slf.get().home(py);
-        home.opened(origin, slf)
     }
 
     /// Whether it has had a transport, so that its end counts.
@@ -466,8 +476,8 @@ impl ClientConnection {
         });
         drop((under, buffer, h2));
         this.is_full.store(false, Ordering::Relaxed);
-        cancel_timer(py, timer)?;
-        lost.and(Self::leave(slf))
+        let cancelled = cancel_timer(py, timer);
+        lost.and(Self::leave(slf)).and(cancelled)
     }
 
     fn pause_writing(slf: &Bound<'_, Self>) -> PyResult<()> {

@@ -139,6 +139,8 @@ pub struct State {
     pub opening: Option<Py<PyAny>>,
     /// While it is queued: the timer that ends the wait.
     pub timer: Option<Py<PyAny>>,
+    /// While it is queued: until when it waits for its turn; 0: that time does not run.
+    pub turn_ends_ns: u64,
     /// On the loop's clock.
     pub began_ns: u64,
     /// When the request was passed to its connection; 0: not yet.
@@ -247,6 +249,7 @@ impl ClientExchange {
             has_opening: false,
             opening: None,
             timer: None,
+            turn_ends_ns: 0,
             began_ns: 0,
             sent_ns: 0,
             response_ns: 0,
@@ -310,8 +313,8 @@ impl ClientExchange {
             ((unused, connection), s.timer.take())
         });
         drop(unused);
-        cancel_timer(py, timer)?;
-        self.wake_waiters(py)
+        let cancelled = cancel_timer(py, timer);
+        self.wake_waiters(py).and(cancelled)
     }
 
     /// The error, to be raised. A copy stays for who asks again: the tracebacks of what is raised have the frames of those
@@ -338,12 +341,13 @@ impl ClientExchange {
             let stage = std::mem::replace(&mut s.stage, Stage::Ended);
             (stage, s.connection.take(), s.timer.take())
         });
-        cancel_timer(py, timer)?;
-        match (stage, connection) {
+        let cancelled = cancel_timer(py, timer);
+        let given_up = match (stage, connection) {
             (Stage::Queued, _) => this.origin.calls.forget(this.origin.object.bind(py), slf),
             (_, Some(link)) => link.calls.give_up(link.object.bind(py), slf),
             _ => Ok(()),
-        }
+        };
+        given_up.and(cancelled)
     }
 
     /// Keeps a part of the body until it is taken. `left`: how many bytes are missing behind it, if that is known.

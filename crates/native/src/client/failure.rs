@@ -4,6 +4,9 @@ use crate::ffi::{call, fallible};
 use oneloop_http1::Refusal;
 use pyo3::prelude::*;
 
+/// What a request is told whose connection is not opened because of something else.
+pub const GIVEN_UP: &str = "the connection is not opened any more";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     ConnectError,
@@ -43,6 +46,19 @@ fn made(py: Python<'_>, kind: Kind, text: &str) -> PyResult<PyErr> {
     let class = module.getattr(fallible::interned(py, kind.name())?)?;
     let error = call::call1(&class, fallible::text(py, text)?.as_any())?;
     Ok(PyErr::from_value(error))
+}
+
+/// The connection has failed. If that cannot be said, why not.
+pub fn lost(cause: &Bound<'_, PyAny>) -> PyErr {
+    let py = cause.py();
+    match cause.str() {
+        Ok(text) => {
+            let error = error(py, Kind::ReadError, &text.to_string_lossy());
+            error.set_cause(py, Some(PyErr::from_value(cause.clone())));
+            error
+        }
+        Err(error) => error,
+    }
 }
 
 /// What the server did wrong.

@@ -27,11 +27,7 @@ impl ClientConnection {
             return home.repeat(origin, &exchange);
         }
         let error = match cause {
-            Some(cause) => {
-                let error = failure::error(py, Kind::ReadError, &cause.str()?.to_string_lossy());
-                error.set_cause(py, Some(PyErr::from_value(cause)));
-                error
-            }
+            Some(cause) => failure::lost(&cause),
             None => {
                 failure::error(py, Kind::RemoteProtocolError, &this.what_is_missing(py, &exchange))
             }

@@ -5,7 +5,7 @@
 
 use super::connection::{ClientConnection, Terms};
 use super::exchange::{Caller, ClientExchange, Request, Stage};
-use super::failure::{self, Kind};
+use super::failure::{self, GIVEN_UP, Kind};
 use super::pool::{CLOSED, ClientPool};
 use super::protocol::Protocol;
 use super::timeouts::{ClientTimeouts, nanoseconds};
@@ -17,8 +17,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pyo3::{PyTraverseError, PyVisit};
 use std::collections::VecDeque;
-
-const GIVEN_UP: &str = "the connection is not opened any more";
 
 #[derive(Default)]
 pub struct State {
@@ -117,9 +115,9 @@ impl ClientOrigin {
         let kept = Object::new(connection.clone());
         this.state.with(py, |s| s.idle.push(kept));
         let now_ns = pool.get().owner.get().now_ns(py);
-        ClientConnection::idle(connection, now_ns, pool.get().idle_ns)?;
+        let timed = ClientConnection::idle(connection, now_ns, pool.get().idle_ns);
         ClientPool::note_idle(pool, connection, now_ns);
-        Ok(())
+        timed
     }
 
     pub fn opened(slf: &Bound<'_, Self>, connection: &Bound<'_, ClientConnection>) -> PyResult<()> {
@@ -130,9 +128,32 @@ impl ClientOrigin {
             return ClientConnection::close(connection);
         }
         // What a server says before it is asked is for the first exchange to complain about.
-        Self::pass_on(slf, connection)?;
-        Self::reopen(slf)?;
-        Self::decided(slf, connection.get().is_http2())
+        let passed_on = Self::pass_on(slf, connection);
+        let reopened = Self::reopen(slf);
+        passed_on.and(reopened).and(Self::decided(slf, connection.get().is_http2()))
+    }
+
+    /// A connection has got its transport, and cannot be used.
+    pub fn stillborn(slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
+        let py = slf.py();
+        let mut outcome = Ok(());
+        if let Some(exchange) = slf.get().next_waiting(py) {
+            let forgotten = Self::forget(slf, &exchange);
+            outcome = exchange.get().fail(py, error).and(forgotten);
+        }
+        outcome.and(Self::opening_less(slf))
+    }
+
+    /// A connection is not being opened any more.
+    fn opening_less(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.get().state.with(slf.py(), |s| {
+            s.openings = s.openings.saturating_sub(1);
+            // The others need not fail one after the other.
+            s.is_serial = false;
+        });
+        let counted = Self::one_less(slf);
+        let reopened = Self::reopen(slf);
+        counted.and(reopened).and(Self::decided(slf, false))
     }
 
     /// The connection is gone.
@@ -155,8 +176,8 @@ impl ClientOrigin {
         let this = slf.get();
         this.state.with(py, |s| s.open -= 1);
         this.pool.get().state.with(py, |s| s.open -= 1);
-        ClientPool::serve_queue(this.pool.bind(py))?;
-        Self::open_more(slf)
+        let served = ClientPool::serve_queue(this.pool.bind(py));
+        served.and(Self::open_more(slf))
     }
 
     /// Opens connections for exchanges that have none being opened for them.
@@ -183,7 +204,7 @@ impl ClientOrigin {
             if !ClientPool::make_room(pool, Self::applicant(slf))? {
                 return Ok(());
             }
-            exchange.get().state.with(py, |s| s.has_opening = true);
+            exchange.get().state.with(py, |s| (s.has_opening, s.turn_ends_ns) = (true, 0));
             // From now on it waits for the connection, not for its turn.
             Self::limit_wait(slf, &exchange)?;
             this.state.with(py, |s| {
@@ -227,11 +248,11 @@ impl ClientOrigin {
         } else {
             (failure::error(py, Kind::ConnectError, GIVEN_UP), Err(error))
         };
-        if exchange.get().is_queued(py) {
-            Self::forget(slf, exchange)?;
-            exchange.get().fail(py, cause)?;
+        if !exchange.get().is_queued(py) {
+            return passed_on;
         }
-        passed_on
+        let forgotten = Self::forget(slf, exchange);
+        exchange.get().fail(py, cause).and(forgotten).and(passed_on)
     }
 
     /// A kept connection was closed by the server before it answered: the request goes to another one.
@@ -242,13 +263,19 @@ impl ClientOrigin {
             s.stream = 0;
             s.is_stuck = false;
             s.has_opening = false;
+            s.turn_ends_ns = 0;
             s.connection.take()
         });
         drop(old);
         slf.get().pool.get().state.with(py, |s| s.repeated += 1);
         let Err(error) = Self::dispatch(slf, exchange, true) else { return Ok(()) };
         let forgotten = Self::forget(slf, exchange);
-        exchange.get().fail(py, error).and(forgotten)
+        if error.is_instance_of::<PyException>(py) {
+            return exchange.get().fail(py, error).and(forgotten);
+        }
+        // A KeyboardInterrupt is for the program, whatever it waits for.
+        let told = failure::error(py, Kind::ConnectError, GIVEN_UP);
+        exchange.get().fail(py, told).and(forgotten).and(Err(error))
     }
 
     /// Sends a new exchange, or queues it.
@@ -372,20 +399,14 @@ impl ClientOrigin {
         error: Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let py = slf.py();
+        let mut outcome = Ok(());
         if exchange.get().is_queued(py) {
             // It has ended by itself.
             drop(exchange.get().state.with(py, |s| s.opening.take()));
-            Self::forget(slf, exchange)?;
-            exchange.get().fail(py, PyErr::from_value(error))?;
+            let forgotten = Self::forget(slf, exchange);
+            outcome = exchange.get().fail(py, PyErr::from_value(error)).and(forgotten);
         }
-        slf.get().state.with(py, |s| {
-            s.openings = s.openings.saturating_sub(1);
-            // The others need not fail one after the other.
-            s.is_serial = false;
-        });
-        Self::one_less(slf)?;
-        Self::reopen(slf)?;
-        Self::decided(slf, false)
+        outcome.and(Self::opening_less(slf))
     }
 
     /// Called by a timer: it has given way for long enough.

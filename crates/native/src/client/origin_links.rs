@@ -63,6 +63,10 @@ impl Home for Calls {
         ClientOrigin::give_back(of(origin), connection)
     }
 
+    fn stillborn(&self, origin: &Bound<'_, PyAny>, error: PyErr) -> PyResult<()> {
+        ClientOrigin::stillborn(of(origin), error)
+    }
+
     fn closed(
         &self,
         origin: &Bound<'_, PyAny>,

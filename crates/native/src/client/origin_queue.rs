@@ -1,6 +1,6 @@
 //! The exchanges that wait for a connection of an origin: who is next, for how long, and who has gone.
 
-use super::exchange::{ClientExchange, Stage};
+use super::exchange::{ClientExchange, Stage, State};
 use super::origin::ClientOrigin;
 use super::timeouts::NEVER_NS;
 use crate::ffi::Object;
@@ -65,20 +65,21 @@ impl ClientOrigin {
         if !has_moved {
             return Ok(());
         }
-        Self::open_more(slf)?;
         // Those that still wait for their turn may not wait for ever.
-        let waiting: Vec<_> = slf
-            .get()
-            .state
-            .with(py, |s| s.waiting.iter().map(|waiting| waiting.bind(py).clone()).collect());
-        for exchange in waiting {
-            let has_no_timer =
-                exchange.get().state.with(py, |e| e.stage == Stage::Queued && e.timer.is_none());
-            if has_no_timer {
-                Self::limit_wait(slf, &exchange)?;
-            }
-        }
-        Ok(())
+        Self::open_more(slf).and(Self::limit_waits(slf))
+    }
+
+    /// The time of those that wait for their turn runs from now on, if it does not yet.
+    pub fn limit_waits(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let waiting: Vec<_> = slf.get().state.with(py, |s| {
+            let is_unlimited = |waiting: &&Object<ClientExchange>| {
+                let state = &waiting.as_ref().get().state;
+                state.with(py, |e| e.stage == Stage::Queued && e.turn_ends_ns == 0)
+            };
+            s.waiting.iter().filter(is_unlimited).map(|waiting| waiting.bind(py).clone()).collect()
+        });
+        waiting.iter().map(|exchange| Self::limit_wait(slf, exchange)).fold(Ok(()), PyResult::and)
     }
 
     /// Puts an exchange into the queue, which is ended by its timeout.
@@ -106,24 +107,23 @@ impl ClientOrigin {
         let owner = slf.get().pool.get().owner.bind(py);
         let now_ns = owner.get().now_ns(py);
         let has_opening = this.state.with(py, |s| s.has_opening);
-        let turn_ns = if has_opening || slf.get().is_opening_for_all(py) {
-            NEVER_NS
-        } else {
-            this.timeouts.get().pool_ns
+        let waits_for_turn = !has_opening && !slf.get().is_opening_for_all(py);
+        let turn_ends_ns = match this.timeouts.get().pool_ns {
+            pool_ns if waits_for_turn => now_ns.saturating_add(pool_ns),
+            _ => NEVER_NS,
         };
-        let whole_ns = match this.deadline_ns {
-            NEVER_NS => NEVER_NS,
-            deadline_ns => deadline_ns.saturating_sub(now_ns),
-        };
-        let timer = match turn_ns.min(whole_ns) {
+        let timer = match turn_ends_ns.min(this.deadline_ns) {
             NEVER_NS => None,
-            time_ns => {
+            end_ns => {
                 let expire = exchange.getattr(intern!(py, "_expire"))?;
-                let time_s = time_ns as f64 / 1e9;
+                let time_s = end_ns.saturating_sub(now_ns) as f64 / 1e9;
                 Some(owner.call_method1(intern!(py, "call_later"), (time_s, expire))?.unbind())
             }
         };
-        let old = this.state.with(py, |s| std::mem::replace(&mut s.timer, timer));
+        let old = this.state.with(py, |s| {
+            s.turn_ends_ns = if waits_for_turn { turn_ends_ns } else { 0 };
+            std::mem::replace(&mut s.timer, timer)
+        });
         super::exchange::cancel_timer(py, old)
     }
 
@@ -150,12 +150,26 @@ impl ClientOrigin {
             }
         });
         drop(dropped);
-        match opening {
-            Some(opening) if !slf.get().wants_openings(py) => {
-                opening.call_method0(py, intern!(py, "cancel")).map(drop)
-            }
-            _ => Ok(()),
+        let Some(opening) = opening else { return Ok(()) };
+        if !slf.get().wants_openings(py) {
+            return opening.call_method0(py, intern!(py, "cancel")).map(drop);
         }
+        slf.get().hand_over(py, opening);
+        Ok(())
+    }
+
+    /// An exchange that was given up leaves what opens its connection to one that waits, which may give it up too.
+    fn hand_over(&self, py: Python<'_>, opening: Py<PyAny>) {
+        let unused = self.state.with(py, |s| {
+            let mut waiting =
+                s.opening.iter().chain(&s.waiting).map(|waiting| &waiting.as_ref().get().state);
+            let is_free = |e: &State| e.stage == Stage::Queued && e.opening.is_none();
+            match waiting.find(|state| state.with(py, |e| is_free(e))) {
+                Some(heir) => heir.with(py, |e| e.opening.replace(opening)),
+                None => Some(opening),
+            }
+        });
+        drop(unused);
     }
 
     /// Whether an exchange waits for each of the connections that are being opened.

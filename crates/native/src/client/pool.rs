@@ -181,13 +181,14 @@ impl ClientPool {
     pub fn serve_queue(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        let mut outcome = Ok(());
         while this.state.with(py, |s| s.open) < this.most_open {
             let Some(first) = this.state.with(py, |s| s.queue.pop_front()) else { break };
             let origin = first.object.bind(py);
             first.calls.set_queued(origin, false);
-            first.calls.open_more(origin)?;
+            outcome = outcome.and(first.calls.open_more(origin));
         }
-        Ok(())
+        outcome
     }
 
     pub fn note_connection(

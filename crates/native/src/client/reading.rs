@@ -85,6 +85,7 @@ impl ClientConnection {
     pub fn drain(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        this.leave_off(py);
         let under = this.state.with(py, |s| s.under.as_ref().map(|under| under.clone_ref(py)));
         let Some(Under::Stream(stream)) = under else { return Ok(()) };
         let Ok(fd) = stream.get().body.descriptor.fd(py) else { return Ok(()) };

@@ -144,13 +144,7 @@ impl ClientOrigin {
 
     /// Opens connections for exchanges that wait; from now on the time of their turn runs.
     fn open_rest(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let py = slf.py();
-        Self::open_more(slf)?;
-        let waiting: Vec<_> = slf.get().state.with(py, |s| {
-            let queued = s.waiting.iter().filter(|waiting| waiting.as_ref().get().is_queued(py));
-            queued.map(|waiting| waiting.bind(py).clone()).collect()
-        });
-        waiting.iter().map(|exchange| Self::limit_wait(slf, exchange)).fold(Ok(()), PyResult::and)
+        Self::open_more(slf).and(Self::limit_waits(slf))
     }
 
     /// A connection could not begin an exchange: another one may.
@@ -162,6 +156,7 @@ impl ClientOrigin {
         let py = slf.py();
         let is_hopeless = exchange.get().state.with(py, |s| {
             s.has_opening = false;
+            s.turn_ends_ns = 0;
             s.attempts += 1;
             s.attempts > super::h2::MOST_ATTEMPTS
         });

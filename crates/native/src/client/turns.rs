@@ -2,13 +2,16 @@
 //!
 //! A response may be read by another thread than the one that has sent its request, so several threads may wait for
 //! the same loop. One of them leads: it runs the loop until it is stopped. Then all look whether their own wait is over,
-//! and one whose wait is not leads next. Nobody holds anything while the program's own code runs.
+//! and one whose wait is not leads next. Nobody holds anything while the program's own code runs, but for what runs within
+//! the loop: a signal's handler that waits for a thread which waits for this loop waits for ever.
 //!
 //! Native, because a signal's handler may raise between any two instructions of Python code, and a thread that left the
 //! lead half given up would stop all others.
 
 use crate::event_loop::LoopCore;
 use crate::ffi::values::Value;
+#[cfg(Py_3_13)]
+use crate::ffi::wakeup;
 use crate::ffi::{LoopCell, Object, call};
 use oneloop_engine::sys::{fork, thread};
 use pyo3::prelude::*;
@@ -54,9 +57,10 @@ impl ClientTurns {
         })
     }
 
-    fn end_turn(&self, py: Python<'_>) -> PyResult<()> {
+    /// The loop has been run. `leader`: who leads now.
+    fn end_run(&self, py: Python<'_>, leader: Option<(u64, u32)>) -> PyResult<()> {
         let waiting = self.state.with(py, |s| {
-            s.leader = None;
+            s.leader = leader;
             s.runs += 1;
             std::mem::take(&mut s.waiting)
         });
@@ -67,6 +71,48 @@ impl ClientTurns {
         }
         outcome
     }
+
+    /// Runs the loop within its run. What that one has set stays as it was.
+    fn run_nested(&self, run: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = run.py();
+        let owner = self.owner.bind(py);
+        let name = intern!(py, "_thread_id");
+        let thread = owner.getattr(name)?;
+        let ran = without_wakeup_fd(owner, || call::call0(run))?;
+        let restored = owner.setattr(name, thread);
+        // What has stopped this run may have been meant for the one around it.
+        let stopped = owner
+            .getattr(intern!(py, "stop"))
+            .and_then(|stop| owner.call_method1(intern!(py, "call_soon_threadsafe"), (stop,)));
+        let ended = self.end_run(py, Some((thread::ident(), fork::generation())));
+        ran.and(restored).and(stopped.map(drop)).and(ended)
+    }
+}
+
+/// Calls `run` while the process's wakeup descriptor is not the loop's. A handler that runs between the loop's look for
+/// signals and its sleep finds it set, and the run within would take it for the program's.
+#[cfg(Py_3_13)]
+fn without_wakeup_fd<T>(owner: &Bound<'_, LoopCore>, run: impl FnOnce() -> T) -> PyResult<T> {
+    let py = owner.py();
+    let socket = owner.getattr(intern!(py, "_csock"))?;
+    if socket.is_none() {
+        return Ok(run());
+    }
+    let ours: i32 = socket.call_method0(intern!(py, "fileno"))?.extract()?;
+    let found = wakeup::swap(py, -1);
+    if found != ours {
+        wakeup::swap(py, found);
+        return Ok(run());
+    }
+    let result = run();
+    wakeup::swap(py, found);
+    Ok(result)
+}
+
+/// These versions have no wakeup descriptor while the loop sleeps.
+#[cfg(not(Py_3_13))]
+fn without_wakeup_fd<T>(_owner: &Bound<'_, LoopCore>, run: impl FnOnce() -> T) -> PyResult<T> {
+    Ok(run())
 }
 
 #[pymethods]
@@ -91,18 +137,10 @@ impl ClientTurns {
             Turn::Over => Ok(true),
             Turn::Mine => {
                 let ran = call::call0(run);
-                let ended = self.end_turn(py);
+                let ended = self.end_run(py, None);
                 ran.and(ended.map(|()| true))
             }
-            Turn::Nested => {
-                let ran = call::call0(run);
-                // What has stopped this run may have been meant for the one around it.
-                let owner = self.owner.bind(py);
-                let stopped = owner.getattr(intern!(py, "stop")).and_then(|stop| {
-                    owner.call_method1(intern!(py, "call_soon_threadsafe"), (stop,))
-                });
-                ran.and(stopped).map(|_| true)
-            }
+            Turn::Nested => self.run_nested(run).map(|()| true),
         }
     }
 

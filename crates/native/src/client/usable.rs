@@ -44,6 +44,18 @@ impl ClientConnection {
         is_quiet && is_closing.and_then(|is| is.is_truthy()).is_ok_and(|is_closing| !is_closing)
     }
 
+    /// Whether its socket has ended, of which TLS above it may not know yet.
+    pub fn is_over_below(&self, py: Python<'_>) -> bool {
+        match self.under(py) {
+            Some(Under::Stream(stream)) => stream.get().is_over(py),
+            Some(Under::Other(other)) => match tls_below(other.bind(py)) {
+                Some(Under::Stream(stream)) => stream.get().is_over(py),
+                _ => false,
+            },
+            None => true,
+        }
+    }
+
     /// Whether the server does not read what was sent, as far as the kernel knows.
     pub fn is_stuck(&self, py: Python<'_>) -> PyResult<bool> {
         let is_blocked = |stream: &StreamTransport| stream.state.with(py, |s| s.out.blocked);

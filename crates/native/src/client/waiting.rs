@@ -62,9 +62,8 @@ impl ExchangeWait {
         }
         // What has arrived before an error can still be taken.
         if matches!(self.until, Until::Piece | Until::Received) && has_pieces {
-            let data = this.take_pieces(py)?;
             read_on(exchange)?;
-            return Ok(data.into_any());
+            return Ok(this.take_pieces(py)?.into_any());
         }
         // A sender is not told: the one who waits for the response is.
         if !self.until.is_of_sender()
@@ -123,7 +122,8 @@ impl ExchangeWait {
         // Its place tells that somebody has waited.
         let given_up = if is_tunnel { Ok(()) } else { ClientExchange::give_up(exchange) };
         self.vacate(py, number);
-        given_up
+        // Others may wait for the same exchange.
+        given_up.and(exchange.get().wake_waiters(py))
     }
 
     /// Leaves the place, if it is still there: whoever is woken has left it.
@@ -170,16 +170,22 @@ impl ExchangeWait {
         if !until.is_of_sender() {
             Self::take_place(exchange)?;
         }
-        let number = exchange.get().state.with(py, |s| {
+        let mut place = Some(wake);
+        let (number, before) = exchange.get().state.with(py, |s| {
+            // The collector, or another thread, may have run the loop since this was asked.
+            let Some(wake) = place.take_if(|_| !s.is_over(py, until)) else { return (0, None) };
             s.places += 1;
             let place = Place { number: s.places, until, wake };
             if until.is_of_sender() {
                 s.senders.push(place);
-            } else {
-                s.reader = Some(place);
+                return (s.places, None);
             }
-            s.places
+            (s.places, s.reader.replace(place))
         });
+        drop(before);
+        if place.is_some() {
+            return slf.get().result(exchange).map(|result| Step::Returned(Object::new(result)));
+        }
         match (steps, yielded) {
             (Some(steps), _) => {
                 let step = coroutine::send(steps.bind(py), py.None().bind(py))?;

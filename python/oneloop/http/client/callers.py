@@ -146,6 +146,8 @@ class PlainCaller(Caller):
         try:
             return self._run(steps)
         except BaseException:
+            # A signal handler may have raised between two steps.
+            steps.close()
             self.let_end()
             raise
 
@@ -237,21 +239,21 @@ class PlainCaller(Caller):
             if outer is not None and task is not None:
                 _enter_task(outer, task)
         if self._raised:
-            raised = self._raised[0]
-            self._raised.clear()
-            raise raised
+            raise self._raised.pop()
 
     async def sleep(self, time_s: float) -> None:
         time.sleep(time_s)
 
     def finish(self) -> None:
         """Let what was closed end, and close the loop, unless another thread runs it: that one closes it at its end."""
-        if self.loop.is_closed() or self.loop.is_running():
-            return
+        while not self.loop.is_closed() and not self.loop.is_running():
+            if not self._turns.lead(self._close_loop, self._turns.runs):
+                return
+
+    def _close_loop(self) -> None:
         for _ in range(CLOSING_TICKS):
             self.loop.call_soon(self.loop.stop)
-            if not self._turns.lead(self._run_loop, self._turns.runs):
-                return
+            self._run_loop()
         self.loop.close()
 
 
@@ -260,7 +262,8 @@ def _take_exception(raised: list[BaseException], loop: Any, context: dict[str, A
     error = context.get("exception")
     # What is no Exception is nobody's mistake, wherever it is raised: a transport reports it without the handle.
     is_raised = isinstance(error, BaseException) and ("handle" in context or not isinstance(error, Exception))
-    if not is_raised:
+    if not is_raised or raised:
+        # Only one can be raised.
         loop.default_exception_handler(context)
         return
     raised.append(error)  # type: ignore[arg-type]
@@ -277,7 +280,9 @@ def watch_end(caller: PlainCaller, forget: Callable[[Loop], None]) -> None:
     if caller.end is None:
         # With a callback it is dead when the collector calls `_end`. CPython 3.15 clears other references later.
         there = ref(caller, _nothing)
-        caller.end = finalize(caller, _end, there, os.getpid(), is_main_thread(), caller.loop, forget)
+        caller.end = finalize(
+            caller, _end, there, os.getpid(), is_main_thread(), caller.loop, caller._turns, partial(forget, caller.loop)
+        )
 
 
 # Held while loops of plain code are ended, by `Callers.finish` or by the end of a thread. The latter may run in any
@@ -291,7 +296,14 @@ def _nothing(_: object) -> None:
     """Called when a caller is gone."""
 
 
-def _end(caller: ref[PlainCaller], process: int, is_main: bool, loop: Loop, forget: Callable[[Loop], None]) -> None:
+def _end(
+    caller: ref[PlainCaller],
+    process: int,
+    is_main: bool,
+    loop: Loop,
+    turns: ClientTurns,
+    forget: Callable[[], None],
+) -> None:
     if process != os.getpid():
         # A thread that a fork has not copied, and whose locals are freed before the child's hooks are called. Its
         # connections are the parent's: TLS would end them.
@@ -301,18 +313,24 @@ def _end(caller: ref[PlainCaller], process: int, is_main: bool, loop: Loop, forg
         # The process ends. Only daemon threads are left beside the main one, and they may be within a request.
         return
     with _ending:
-        if loop.is_closed() or loop.is_running():
-            return
-        forget(loop)
-        outer = _get_running_loop()
-        try:
-            _set_running_loop(None)
-            for _ in range(CLOSING_TICKS):
-                loop.call_soon(loop.stop)
-                loop.run_forever()
-        finally:
-            _set_running_loop(outer)
-        loop.close()
+        while not loop.is_closed() and not loop.is_running():
+            # Or a daemon thread reads a response of the main one.
+            if not turns.lead(partial(_close, loop, forget), turns.runs):
+                return
+
+
+def _close(loop: Loop, forget: Callable[[], None]) -> None:
+    """Close a loop of plain code that nobody runs, with its connections."""
+    forget()
+    outer = _get_running_loop()
+    try:
+        _set_running_loop(None)
+        for _ in range(CLOSING_TICKS):
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+    finally:
+        _set_running_loop(outer)
+    loop.close()
 
 
 class Callers:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from oneloop.http.client.resolving import Address
     from oneloop.http.client.routes import Route
 
-__all__ = ["Opening"]
+__all__ = ["GIVEN_UP", "Opening"]
+
+GIVEN_UP = "the connection is not opened any more"
 
 
 class Opening:
@@ -38,6 +40,7 @@ class Opening:
         self._connection: ClientConnection | None = None
         self._sock: socket.socket | None = None
         self._transport: Any = None
+        # Nothing is left to tell: it has succeeded, has failed, or the native core gives its place back.
         self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -122,33 +125,59 @@ class Opening:
     def _expire(self) -> None:
         self._fail(TimeoutError())
 
-    def _end(self) -> bool:
-        """What happens now is no longer the opening's business. False if it was so already."""
-        was_over, self._is_over = self._is_over, True
+    def _end(self) -> None:
+        """What happens now is no longer the opening's business."""
+        self._is_over = True
+        self._leave()
+
+    def _leave(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._pool.opening_ended(self)
-        return not was_over
 
-    def end(self) -> bool:
-        """Give up what was begun, and tell nobody. Returns False if it was over already."""
-        if not self._end():
-            return False
-        if self._sock is not None:
-            self._pool.loop.remove_writer(self._sock)
-            self._sock.close()
+    def _drop(self) -> None:
+        """End what was begun. If it was interrupted, once more."""
+        self._leave()
+        sock = self._sock
+        if sock is not None and sock.fileno() >= 0:
+            self._pool.loop.remove_writer(sock)
+            sock.close()
         if self._transport is not None:
             self._transport.abort()
-        return True
+
+    def end(self) -> None:
+        """Give up what was begun, and tell nobody."""
+        self._is_over = True
+        self._drop()
 
     def _fail(self, error: Exception) -> None:
-        if not self.end():
+        try:
+            if self._is_over:
+                return
+            self._drop()
+            route: Route = self._origin.route
+            self._pool.resolver.forget(route.host, route.port)
+            self._tell(route.failure(error, self._exchange.wishes))
+        except BaseException:
+            # Such as KeyboardInterrupt. Its place would be taken for ever.
+            self._tell(ConnectError(GIVEN_UP))
+            raise
+
+    def _tell(self, failure: Exception) -> None:
+        if self._is_over:
             return
-        route: Route = self._origin.route
-        self._pool.resolver.forget(route.host, route.port)
-        made = [] if self._connection is None else [self._connection]
-        self._pool.tell(self._origin, self._exchange, made, route.failure(error, self._exchange.wishes))
+        connection = self._connection
+        # One that was open already reports its own end. The other one never had one to report.
+        was_open = connection is not None and connection.was_open
+        # Behind this line nothing interrupts before the native core has been told.
+        self._is_over = True
+        try:
+            if not was_open:
+                self._origin.opening_failed(self._exchange, failure)
+        finally:
+            if connection is not None and not was_open:
+                connection.connection_lost(None)
 
     def cancel(self) -> None:
         """End it: the client is closed, or nobody wants the connection any more."""
-        self._fail(ConnectError("the connection is not opened any more"))
+        self._fail(ConnectError(GIVEN_UP))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from oneloop._native import ClientConnection, ClientOrigin, ClientPool
 from oneloop.http.client.errors import ConnectError, PrivateAddress
-from oneloop.http.client.openings import Opening
+from oneloop.http.client.openings import GIVEN_UP, Opening
 from oneloop.http.client.protocols import NEVER
 from oneloop.http.client.resolving import Resolver
 from oneloop.http.client.routes import Route
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CLOSING_TICKS", "Pool", "counters_of"]
 
-
-_GIVEN_UP = "the connection is not opened any more"
 CLOSING_TICKS = 8
 """So many ticks after `close` all connections are closed."""
 
@@ -136,7 +134,7 @@ class Pool:
             self._openings.discard(task)
             if not attempt.has_begun and not attempt.is_given_back:
                 # Cancelled before its first step, by somebody who cancels all tasks.
-                self.tell(origin, exchange, [], ConnectError(_GIVEN_UP))
+                self._tell(origin, exchange, [], ConnectError(GIVEN_UP))
 
         try:
             task = self.loop.create_task(self._open(origin, exchange, attempt))
@@ -166,16 +164,16 @@ class Pool:
             tls = self.tls(route.http2) if route.scheme == "https" else None
             await route.open(self.resolver, connection, tls, exchange.wishes, self.local_address)
         except Exception as error:  # noqa: BLE001 - it is raised where the request is awaited
-            self.tell(origin, exchange, made, error)
+            self._tell(origin, exchange, made, error)
         except BaseException:
-            self.tell(origin, exchange, made, ConnectError(_GIVEN_UP))
+            self._tell(origin, exchange, made, ConnectError(GIVEN_UP))
             raise
         for one in made:
             # One that failed before the one that did not.
             if not one.was_open:
                 one.connection_lost(None)
 
-    def tell(self, origin: ClientOrigin, exchange: Any, made: list[ClientConnection], error: Exception) -> None:
+    def _tell(self, origin: ClientOrigin, exchange: Any, made: list[ClientConnection], error: Exception) -> None:
         """A connection could not be opened for an exchange."""
         # A connection that was open already reports its own end. The others never had one to report.
         if not any(connection.was_open for connection in made):

@@ -41,12 +41,18 @@ class Tunnel(asyncio.Protocol):
             self._is_over = True
         else:
             self._transport.set_protocol(self)
+            self._limit_buffer()
             self._transport.resume_reading()
+
+    def _limit_buffer(self) -> None:
+        # What `write` has returned from is the kernel's: a connection that is closed then loses nothing of it.
+        self._transport.set_write_buffer_limits(high=0)
 
     # -- the protocol ----------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
+        self._limit_buffer()
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -153,6 +159,7 @@ class Tunnel(asyncio.Protocol):
                 self._transport = await self._loop.start_tls(
                     self._transport, self, context, server_hostname=server_hostname
                 )
+                self._limit_buffer()
         except TimeoutError as error:
             self.close()
             raise ConnectTimeout("the TLS handshake took too long") from error

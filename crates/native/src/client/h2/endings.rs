@@ -90,7 +90,8 @@ impl ClientConnection {
                 s.h2.as_ref().map_or((true, false), |h2| (h2.is_leaving, h2.is_doubted));
             (is_closed, is_leaving, is_doubted)
         });
-        if is_closed {
+        // What is below may have failed, and what had arrived before is still being read.
+        if is_closed || this.is_over_below(py) {
             return Ok(());
         }
         let (home, origin) = this.home(py);
@@ -203,7 +204,7 @@ impl ClientConnection {
             let done = if may_repeat {
                 home.repeat(origin, exchange)
             } else {
-                exchange.get().fail(py, Self::loss(exchange, goaway, cause)?)
+                exchange.get().fail(py, Self::loss(exchange, goaway, cause))
             };
             outcome = outcome.and(done);
         }
@@ -214,25 +215,24 @@ impl ClientConnection {
         exchange: &Bound<'_, ClientExchange>,
         goaway: Option<Code>,
         cause: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<PyErr> {
+    ) -> PyErr {
         let py = exchange.py();
         let said = goaway.filter(|code| *code != Code::NO_ERROR);
-        let error = if let (Some(cause), None) = (cause, said) {
-            failure::error(py, Kind::ReadError, &cause.str()?.to_string_lossy())
-        } else {
-            // What the server has said says more than how the connection ended afterwards.
-            let has_response = exchange.get().state.with(py, |s| s.response.is_some());
-            let text = if has_response { CUT_OFF } else { NO_RESPONSE };
-            let text = match said {
-                Some(code) => format!("{text} It said {}.", code.name()),
-                None => text.to_owned(),
-            };
-            failure::error(py, Kind::RemoteProtocolError, &text)
+        if let (Some(cause), None) = (cause, said) {
+            return failure::lost(cause);
+        }
+        // What the server has said says more than how the connection ended afterwards.
+        let has_response = exchange.get().state.with(py, |s| s.response.is_some());
+        let text = if has_response { CUT_OFF } else { NO_RESPONSE };
+        let text = match said {
+            Some(code) => format!("{text} It said {}.", code.name()),
+            None => text.to_owned(),
         };
+        let error = failure::error(py, Kind::RemoteProtocolError, &text);
         if let Some(cause) = cause {
             error.set_cause(py, Some(PyErr::from_value(cause.clone())));
         }
-        Ok(error)
+        error
     }
 
     /// Closes the connection if both sides have nothing to say any more.
