@@ -237,8 +237,8 @@ def test_a_handler_that_sends_leaves_the_wakeup_descriptor() -> None:
             assert client.get(server.url + "/held").content == b"held"
             assert signal.set_wakeup_fd(-1) == -1
         assert len(found) == 2
-        if sys.version_info >= (3, 13):
-            # Else this shows nothing.
+        if sys.version_info[:2] == (3, 13):
+            # Else this shows nothing. Later versions look for signals behind the callback.
             assert -1 not in found
 
 
