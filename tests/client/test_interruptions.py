@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import dis
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -20,8 +22,19 @@ from typing import Any, Self
 
 import pytest
 
+import oneloop
 import oneloop.http.client as package
-from oneloop.http import Client, ConnectError, ConnectTimeout, HttpxTransport, Limits, PoolTimeout, ReadTimeout, Timeout
+from oneloop.http import (
+    AsyncClient,
+    Client,
+    ConnectError,
+    ConnectTimeout,
+    HttpxTransport,
+    Limits,
+    PoolTimeout,
+    ReadTimeout,
+    Timeout,
+)
 from tests.client.servers import Peer, RawServer, full_listener
 
 if sys.version_info < (3, 12):
@@ -39,6 +52,8 @@ SOON = Timeout(0.05)
 """For requests without a response: they end when no place is left to be interrupted at."""
 PATIENT = Timeout(60.0, pool=20.0)
 PLACES_MIN = 30
+UNOWNED = ("PlainCaller.run", "Client.send", "Client.stream", "Response.close", "Response._close")
+"""Here a response is nobody's for a moment, or its end has not begun, as in httpx."""
 EXPECTED: tuple[type[Exception], ...] = (ReadTimeout, ConnectError, ConnectTimeout)
 
 
@@ -79,21 +94,23 @@ def is_client(path: str | None) -> bool:
     return path is not None and path.startswith(FOLDER)
 
 
-def places_of(code: CodeType) -> frozenset[int]:
-    """The offsets of instructions before which a signal handler may run."""
-    found = {second.offset for first, second in pairwise(dis.get_instructions(code)) if first.opname.startswith("CALL")}
+def places_of(code: CodeType, before: tuple[str, ...]) -> frozenset[int]:
+    """The offsets of instructions before which a signal handler may run: `before` them is one of these."""
+    steps = pairwise(dis.get_instructions(code))
+    found = {second.offset for first, second in steps if first.opname.startswith(before)}
     return frozenset(found)
 
 
 class Interrupter:
     """Raises an exception at one of the places, counted in the order in which they are met."""
 
-    def __init__(self) -> None:
-        self._places = {code: places for code in codes() if (places := places_of(code))}
+    def __init__(self, *before: str) -> None:
+        before = before or ("CALL", "RESUME")
+        self._places = {code: places for code in codes() if (places := places_of(code, before))}
         self._tool = sys.monitoring.DEBUGGER_ID
         self._left = 0
         self._thread = threading.get_ident()
-        self.where = ""
+        self.where = self.function = ""
 
     def __enter__(self) -> Self:
         monitoring = sys.monitoring
@@ -114,6 +131,7 @@ class Interrupter:
             return
         self._left -= 1
         if not self._left:
+            self.function = code.co_qualname
             self.where = f"{code.co_filename}: {code.co_qualname}, offset {offset}"
             raise Interruption
 
@@ -218,6 +236,71 @@ def test_requests(action: Callable[[Client, str], None], server: Server) -> None
                 counters = client.statistics()
                 assert asyncio._get_running_loop() is None, interrupter.where
                 assert (counters["open"], counters["idle"], counters["waiting"]) == (1, 1, 0), interrupter.where
+    assert place > PLACES_MIN
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_loop_that_goes_on(is_refused: bool) -> None:
+    """An interruption may leave the loop by a callback. The request learns of its connection's failure nevertheless."""
+    listener, waiting = full_listener()
+    port = 1 if is_refused else listener.getsockname()[1]
+    place = 0
+
+    async def main() -> None:
+        async with AsyncClient(trust_env=False, timeout=SOON) as client:
+            await client.get(f"http://127.0.0.1:{port}/")
+
+    async def ended(task: asyncio.Task[None]) -> None:
+        await asyncio.wait([task], timeout=10)
+
+    # The beginning of a callback is no place: one that does not even begin is lost, as in asyncio.
+    with Interrupter("CALL") as interrupter:
+        while True:
+            place += 1
+            with closing(oneloop.new_event_loop()) as loop:
+                task = loop.create_task(main())
+                if not interrupter.run(partial(loop.run_until_complete, ended(task)), place):
+                    break
+                loop.run_until_complete(ended(task))
+                assert task.done(), f"waits for ever after {interrupter.where}"
+                assert isinstance(task.exception(), (Interruption, *EXPECTED)), interrupter.where
+    for sock in [listener, *waiting]:
+        sock.close()
+    gc.collect()
+    assert place > PLACES_MIN
+
+
+def part(client: Client, url: str) -> None:
+    with client.stream("GET", url) as response:
+        next(response.iter_raw())
+
+
+def unread(client: Client, url: str) -> None:
+    with client.stream("GET", url):
+        pass
+
+
+@pytest.mark.parametrize("action", [part, unread])
+def test_a_response_that_is_left(action: Callable[[Client, str], None]) -> None:
+    """Its connection is closed, wherever the exception comes, but for where nobody has it."""
+
+    def serve(peer: Peer) -> None:
+        while head := peer.head():
+            peer.answer(b"ok") if b"/ok" in head else peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart")
+
+    timeout, place = Timeout(60.0, pool=0.5), 0
+    with RawServer(serve) as server, Interrupter() as interrupter:
+        while True:
+            place += 1
+            with Client(trust_env=False, timeout=timeout, limits=Limits(max_connections=1)) as client:
+                client.get(server.url + "/ok")
+                if not interrupter.run(lambda: action(client, server.url), place):
+                    break
+                try:
+                    assert client.get(server.url + "/ok").content == b"ok"
+                except PoolTimeout:
+                    assert interrupter.function in UNOWNED, f"the connection is taken after {interrupter.where}"
+    gc.collect()
     assert place > PLACES_MIN
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from oneloop.http import AsyncClient, Client, CloseError, Limits, PrivateAddress, Retry, Timeout
+from oneloop.http import AsyncClient, Client, CloseError, ConnectTimeout, Limits, PrivateAddress, Retry, Timeout
 from oneloop.http import client as package
 from tests.client.conftest import MakeCaller
 from tests.client.servers import Peer, RawServer, echo, full_listener
@@ -124,6 +124,29 @@ async def test_who_gives_up_last_ends_the_opening() -> None:
                 assert client.statistics()["open"] == 1
                 request.cancel()
                 await asyncio.wait([request])
+            assert client.statistics()["open"] == 0
+    finally:
+        for sock in [listener, *waiting]:
+            sock.close()
+
+
+@pytest.mark.parametrize("protocols", [{}, {"http1": False, "http2": True}], ids=["http1", "http2"])
+@pytest.mark.parametrize("pool", [None, 0.05])
+async def test_who_waits_for_the_place_has_the_limits_of_its_own(pool: float | None, protocols: Any) -> None:
+    """Not those of the one that had it, nor that of the turn, which it has."""
+    listener, waiting = full_listener()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    try:
+        async with AsyncClient(limits=Limits(max_connections=1), timeout=None, **protocols) as client:
+            first = asyncio.ensure_future(client.get(url))
+            await asyncio.sleep(0)
+            second = asyncio.ensure_future(client.get(url, timeout=Timeout(None, connect=0.2, pool=pool)))
+            await asyncio.sleep(0)
+            first.cancel()
+            done, _ = await asyncio.wait([second], timeout=20)
+            assert done
+            with pytest.raises(ConnectTimeout):
+                await second
             assert client.statistics()["open"] == 0
     finally:
         for sock in [listener, *waiting]:

@@ -1,4 +1,4 @@
-"""What plain code gives up is closed at once, although no loop runs afterwards."""
+"""What plain code gives up, and what has ended, is closed at once, although no loop runs afterwards."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from oneloop.http import Client, HttpxTransport, ReadTimeout, Timeout
 from tests.certificates import client_context
 from tests.client.servers import Peer, RawServer, secured
 
-WAYS = {"no response": 0.3, "unread": 60.0, "partly read": 60.0, "too late": 1.0}
-"""How the program gives up, and its read timeout in seconds."""
+WAYS = {"no response": 0.3, "unread": 60.0, "partly read": 60.0, "too late": 1.0, "last": 60.0}
+"""How the program gives up, or that the response is the connection's last one; and its read timeout in seconds."""
 PART = b"part"
 
 Gone = Callable[[], bool]
@@ -25,6 +25,8 @@ def _ask(client: Any, url: str, way: str, late: type[Exception], gone: Gone) -> 
     if way == "no response":
         with pytest.raises(late):
             client.get(url)
+    elif way == "last":
+        assert client.get(url).content == PART
     else:
         with client.stream("GET", url) as response:
             if way == "partly read":
@@ -57,6 +59,8 @@ def _httpcore(url: str, way: str, gone: Gone) -> None:
         if way == "no response":
             with pytest.raises(httpcore.ReadTimeout):
                 pool.request("GET", url, extensions=timeout)
+        elif way == "last":
+            assert pool.request("GET", url, extensions=timeout).content == PART
         else:
             with pool.stream("GET", url, extensions=timeout) as response:
                 parts = response.iter_stream()
@@ -78,6 +82,8 @@ def _requests(url: str, way: str, gone: Gone) -> None:
         if way == "no response":
             with pytest.raises(requests.exceptions.ReadTimeout):
                 session.get(url, timeout=(60, WAYS[way]))
+        elif way == "last":
+            assert session.get(url, timeout=(60, WAYS[way])).content == PART
         else:
             with session.get(url, timeout=(60, WAYS[way]), stream=True) as response:
                 if way == "partly read":
@@ -97,7 +103,9 @@ def _requests(url: str, way: str, gone: Gone) -> None:
 def test_the_server_sees_the_end(serving: Callable[..., Any], program: Callable[..., None], way: str) -> None:
     def serve(peer: Peer) -> None:
         peer.head()
-        if way != "no response":
+        if way == "last":
+            peer.answer(PART, "200 OK", "Connection: close")
+        elif way != "no response":
             peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + PART)
         try:
             peer.wait_for_end()

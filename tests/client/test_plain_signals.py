@@ -62,20 +62,16 @@ def test_an_exception_while_a_transport_ends_reaches_who_waits(monkeypatch: pyte
 
     def serve(peer: Peer) -> None:
         peer.head()
-        if not peer.number:
-            # The loop ends this connection while it waits for the second response.
-            peer.answer(b"first", "200 OK", "Connection: close")
-            return
-        peer.answer(b"second")
+        peer.answer(str(peer.number).encode(), "200 OK", "Connection: close")
         peer.wait_for_end()
 
     with RawServer(serve) as server, Client(timeout=60) as client:
-        assert client.get(server.url).text == "first"
+        assert client.get(server.url).text == "0"
         monkeypatch.setattr(socket.socket, "close", interrupted)
         with pytest.raises(Alarm):
             client.get(server.url)
         assert not left
-        assert client.get(server.url).text == "second"
+        assert client.get(server.url).text == "2"
 
 
 def test_an_interrupted_download_does_not_go_on(tmp_path: Path) -> None:
@@ -120,6 +116,24 @@ def test_of_several_exceptions_one_is_raised_and_the_others_are_logged(caplog: p
         with pytest.raises(LookupError, match="1"):
             client.get(server.url)
         assert "LookupError: 2" in caplog.text
+        assert client.get(server.url + "/next").text == "/next"
+
+
+def test_an_exception_that_ends_the_run_leaves_no_other_one_behind(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise LookupError("1")
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with RawServer(echo) as server, Client(timeout=60) as client:
+        client.get(server.url)
+        loop = client._callers.here().loop
+        loop.call_soon(fail)
+        loop.call_soon(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            client.get(server.url)
+        assert "LookupError: 1" in caplog.text
         assert client.get(server.url + "/next").text == "/next"
 
 

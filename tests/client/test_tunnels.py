@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -17,7 +16,7 @@ from oneloop import green
 from oneloop.http import Client, PrivateAddress, ProxyError
 from tests.certificates import client_context
 from tests.client.conftest import MakeCaller
-from tests.client.servers import Peer, RawServer, hold
+from tests.client.servers import Peer, RawServer, hold, secured
 from tests.client.test_websockets import client_frame, upgrade
 
 SWITCHES = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
@@ -37,7 +36,7 @@ def httpcore() -> Any:
 @contextmanager
 def upgraded(httpcore: Any, server: RawServer) -> Iterator[Any]:
     """The stream behind a response of plain code."""
-    with httpcore.ConnectionPool() as pool:
+    with httpcore.ConnectionPool(ssl_context=client_context()) as pool:
         with pool.stream("GET", server.url, headers={"Upgrade": "x"}) as response:
             assert response.status == 101
             yield response.extensions["network_stream"]
@@ -98,25 +97,52 @@ def test_a_stream_is_closed(httpcore: Any, is_taken: bool) -> None:
     assert ends == [b"", b""]
 
 
-def test_what_was_written_arrives_although_the_response_is_closed(httpcore: Any) -> None:
-    data = os.urandom(1 << 20) * 8
-    got: list[bytes] = []
+@pytest.mark.parametrize("serving", [RawServer, secured])
+def test_what_was_written_arrives_although_the_response_is_closed(httpcore: Any, serving: Any) -> None:
+    """`write` returns when the kernel has it: the loop that could send the rest does not run any more."""
+    may_read, is_over = threading.Event(), threading.Event()
+    written, got = bytearray(), bytearray()
 
     def serve(peer: Peer) -> None:
         peer.head()
         peer.send(SWITCHES)
+        assert may_read.wait(60)
         with suppress(OSError):
             while piece := peer.sock.recv(1 << 16):
-                got.append(piece)
-                time.sleep(0.0005)
+                got.extend(piece)
         is_over.set()
 
-    is_over = threading.Event()
-    with RawServer(serve) as server:
-        with upgraded(httpcore, server) as stream:
-            stream.write(data)
+    with serving(serve) as server:
+        with upgraded(httpcore, server) as stream, pytest.raises(httpcore.WriteTimeout):
+            while True:
+                piece = os.urandom(16 * 1024)
+                stream.write(piece, timeout=0.2)
+                written += piece
+        may_read.set()
         assert is_over.wait(60)
-    assert b"".join(got) == data
+    is_there = got.startswith(written)
+    assert is_there, f"{len(got)} of {len(written)} bytes"
+
+
+async def test_closed_while_tls_begins(httpcore: Any) -> None:
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(SWITCHES)
+        greeting = peer.sock.recv(1)
+        assert greeting
+        asked.set()
+        peer.wait_for_end()
+
+    asked = threading.Event()
+    with RawServer(serve) as server:
+        async with httpcore.AsyncConnectionPool() as pool:
+            async with pool.stream("GET", server.url, headers={"Upgrade": "x"}) as response:
+                stream = response.extensions["network_stream"]
+                securing = asyncio.ensure_future(stream.start_tls(client_context(), "localhost"))
+                await asyncio.to_thread(asked.wait, 60)
+                await stream.aclose()
+                with pytest.raises(httpcore.ConnectError):
+                    await securing
 
 
 def test_bytes_before_tls_are_refused(httpcore: Any) -> None:

@@ -16,8 +16,10 @@ from typing import Any
 
 import pytest
 
+import oneloop
 from oneloop._native import ClientTurns
-from oneloop.http import Client, CloseError, ReadTimeout, Response, Retry, Timeout
+from oneloop.http import Client, CloseError, ConnectError, Limits, ReadTimeout, Response, Retry, Timeout
+from oneloop.http.client.openings import Opening
 from tests.certificates import client_context
 from tests.client.servers import Peer, RawServer, secured
 from tests.programs import run_command
@@ -321,6 +323,65 @@ def test_plain_code_in_a_coroutine(serving: Callable[..., Any]) -> None:
     with serving(served) as server:
         asyncio.run(main())
         served.ends.set()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, LookupError])
+def test_a_handler_sends_and_raises_while_a_connection_is_being_opened(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its run of the loop opens the connection, whose place must not be given back as if nothing was begun."""
+    served = Served()
+    start = Opening.start
+    left = [1]
+
+    def interrupted(self: Any) -> None:
+        start(self)
+        if left:
+            left.pop()
+            signal.raise_signal(signal.SIGUSR1)
+
+    def ask(*_: object) -> None:
+        assert client.get(server.url + "/now").content == b"now"
+        raise error
+
+    monkeypatch.setattr(Opening, "start", interrupted)
+    limits = Limits(max_connections=2)
+    with RawServer(served) as server, Client(limits=limits, timeout=Timeout(60, pool=5)) as client, handled(ask):
+        with pytest.raises(error):
+            client.get(server.url + "/now")
+        assert client.statistics()["open"] == client.statistics()["idle"]
+        for _ in range(3):
+            client.get(server.url + "/now", headers={"Connection": "close"})
+            with pytest.raises(ConnectError):
+                client.get("http://127.0.0.1:1/")
+        assert client.statistics()["open"] == client.statistics()["idle"]
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_signal_handlers_of_the_loop_around_plain_code(is_own: bool) -> None:
+    """In the coroutine of a server, for example, which is to stop at SIGTERM."""
+    served = Served()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        got = asyncio.Event()
+        loop.add_signal_handler(signal.SIGUSR1, got.set)
+        threading.Timer(0.05, served.ends.set).start()
+        # Long enough that the client's loop sleeps.
+        assert client.get(server.url + "/held").content == b"held"
+        # While this loop sleeps.
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        await asyncio.wait_for(got.wait(), 20)
+        loop.remove_signal_handler(signal.SIGUSR1)
+
+    with RawServer(served) as server, Client(timeout=60) as client:
+        (oneloop if is_own else asyncio).run(main())
+        assert signal.set_wakeup_fd(-1) == -1
+        # Its next run sleeps until a signal, too.
+        served.ends.clear()
+        served.holds.clear()
+        with interrupted(lambda *_: served.ends.set(), served.holds):
+            assert client.get(server.url + "/held").content == b"held"
 
 
 IN_A_CHILD = """

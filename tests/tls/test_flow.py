@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ async def test_paused_and_resumed_in_turn(
 
 @pytest.mark.oneloop_only("asyncio pauses a protocol for an empty buffer where the high-water mark is 0")
 async def test_a_mark_of_zero(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
-    """What waits pauses; what has left does not, and the last word is never a pause."""
+    """What the kernel has not taken pauses; what has left does not, and the last word is never a pause."""
     async with facing(authority) as (transport, protocol, endpoint):
         transport.set_write_buffer_limits(0)
         assert transport.get_write_buffer_limits() == (0, 0)
@@ -70,12 +71,34 @@ async def test_a_mark_of_zero(loop: asyncio.AbstractEventLoop, authority: Author
             transport.write(b"small")
             assert await endpoint.receive(5) == b"small"
         assert await happens(lambda: flow_of(protocol)[-1:] != ["pause_writing"])
-        written = await written_until_paused(transport, protocol)
-        assert transport.get_write_buffer_size() > 0
-        await endpoint.receive(written)
+        await endpoint.receive(await written_until_paused(transport, protocol))
         assert await happens(lambda: flow_of(protocol)[-1] == "resume_writing")
         flow = flow_of(protocol)
         assert flow == ["pause_writing", "resume_writing"] * (len(flow) // 2)
+        # All but the last piece is the kernel's, and is not lost with the transport.
+        written = await written_until_paused(transport, protocol)
+        transport.abort()
+        kept = written - len(PIECE)
+        assert await endpoint.receive(kept) == PIECE * (kept // len(PIECE))
+
+
+@pytest.mark.oneloop_only("asyncio pauses a protocol for an empty buffer where the high-water mark is 0")
+async def test_a_mark_that_is_zero_for_a_while(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
+    """Then the transport below has its own mark again."""
+    async with facing(authority) as (transport, protocol, endpoint):
+        transport.set_write_buffer_limits(0)
+        written = await written_until_paused(transport, protocol)
+        transport.set_write_buffer_limits()
+        assert flow_of(protocol) == ["pause_writing", "resume_writing"]
+        await endpoint.receive(written)
+        written = 0
+        while not transport.get_write_buffer_size():
+            transport.write(PIECE)
+            written += len(PIECE)
+        below = re.search(r"bufsize=(\d+)", repr(transport))
+        assert below is not None
+        assert int(below[1]) > 64 * 1024
+        assert await endpoint.receive(written) == PIECE * (written // len(PIECE))
 
 
 @pytest.mark.oneloop_only("asyncio never resumes a protocol that it has paused for a mark of 0")

@@ -5,7 +5,6 @@ use super::exchange::ClientExchange;
 use super::failure::{self, GIVEN_UP, Kind};
 use super::timeouts::{Awaited, NEVER_NS};
 use crate::transport::Under;
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 impl ClientConnection {
@@ -77,12 +76,8 @@ impl ClientConnection {
         slf.get().state.with(py, |s| s.standing = Standing::Left);
         let aborted = Self::abort(slf);
         let (home, origin) = slf.get().home(py);
-        if error.is_instance_of::<PyException>(py) {
-            return home.stillborn(origin, error).and(aborted);
-        }
-        // A KeyboardInterrupt is for the program, whatever it waits for.
-        let told = failure::error(py, Kind::ConnectError, GIVEN_UP);
-        home.stillborn(origin, told).and(aborted).and(Err(error))
+        let (told, raised) = failure::told(py, error, Kind::ConnectError, GIVEN_UP);
+        home.stillborn(origin, told).and(aborted).and(raised)
     }
 
     /// Closes it in an orderly way, although it carries an exchange.

@@ -13,7 +13,7 @@
 //! borrow of the state is held during a call of the transport or the loop.
 
 use super::exchange::{ClientExchange, Stage, cancel_timer};
-use super::failure::{self, Kind};
+use super::failure::{self, INTERRUPTED, Kind};
 use super::h2::state::Http2;
 use super::protocol::Protocol;
 use super::timeouts::{Awaited, NEVER_NS};
@@ -24,7 +24,7 @@ use crate::tls::TlsTransport;
 use crate::transport::{StreamTransport, Under};
 use oneloop_engine::sys::clock::monotonic_ns;
 use oneloop_http1::BodyReader;
-use pyo3::exceptions::{PyException, PyOSError};
+use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -268,12 +268,8 @@ impl ClientConnection {
         };
         let Err(error) = begun else { return Ok(()) };
         let given_up = Self::give_up(slf, exchange);
-        if error.is_instance_of::<PyException>(py) {
-            return exchange.get().fail(py, error).and(given_up);
-        }
-        // A KeyboardInterrupt is for the program, whatever it waits for.
-        let told = failure::error(py, Kind::ReadError, "the request was interrupted");
-        exchange.get().fail(py, told).and(given_up).and(Err(error))
+        let (told, raised) = failure::told(py, error, Kind::ReadError, INTERRUPTED);
+        exchange.get().fail(py, told).and(given_up).and(raised)
     }
 
     fn begin_alone(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
@@ -508,11 +504,10 @@ impl ClientConnection {
 
     /// Called by the timer.
     fn _expire(slf: &Bound<'_, Self>) -> PyResult<()> {
-        match Self::expire(slf) {
-            // There is no memory for another timer, and without it nothing would end the wait.
-            Err(error) if error.is_instance_of::<PyException>(slf.py()) => Self::fail(slf, error),
-            expired => expired,
-        }
+        let Err(error) = Self::expire(slf) else { return Ok(()) };
+        // Such as without memory for another timer, and without it nothing would end the wait.
+        let (told, raised) = failure::told(slf.py(), error, Kind::ReadError, INTERRUPTED);
+        Self::fail(slf, told).and(raised)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

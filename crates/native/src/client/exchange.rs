@@ -107,6 +107,8 @@ pub struct State {
     pub pieces: Pieces,
     /// The whole response was received.
     pub is_complete: bool,
+    /// It is complete, and its connection ends. Plain code waits for that: afterwards it does not run the loop.
+    pub is_ending: bool,
     /// An exception. Until it is raised, its traceback may refer to the exchange, so the garbage collector must see it.
     pub error: Option<Object>,
     /// The one who waits for the response, and for what.
@@ -153,6 +155,9 @@ pub struct State {
 impl State {
     /// Whether a wait has ended, with a result or an error.
     pub fn is_over(&self, py: Python<'_>, until: Until) -> bool {
+        if self.is_ending && matches!(until, Until::Whole | Until::Piece) {
+            return false;
+        }
         if self.error.is_some() || self.is_complete || self.stage == Stage::Ended {
             return true;
         }
@@ -233,6 +238,7 @@ impl ClientExchange {
             response: None,
             pieces: Pieces::default(),
             is_complete: false,
+            is_ending: false,
             error: None,
             reader: None,
             senders: Vec::new(),

@@ -102,11 +102,11 @@ impl ClientExchange {
     }
 
     /// End the exchange. If the response is not complete, its connection is closed, and who waits for more of it gets a
-    /// ReadError. Returns whether it is not complete: a loop may have to run until its connection is closed.
+    /// ReadError. Returns whether a loop may have to run until its connection is closed.
     fn close(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let given_up = Self::give_up(slf);
         given_up.and(slf.get().wake_waiters(slf.py()))?;
-        Ok(!slf.get().state.with(slf.py(), |s| s.is_complete))
+        Ok(!slf.get().is_complete(slf.py()))
     }
 
     /// End a tunnel: the connection is closed when what was written has been sent.
@@ -202,9 +202,10 @@ impl ClientExchange {
         self.state.with(py, |s| s.carrier.as_ref().map(|link| object(py, link)))
     }
 
+    /// The whole response has arrived, and the loop need not run for it any more.
     #[getter]
     fn is_complete(&self, py: Python<'_>) -> bool {
-        self.state.with(py, |s| s.is_complete)
+        self.state.with(py, |s| s.is_complete && !s.is_ending)
     }
 
     /// Whether the transport takes more now; see `drained`.

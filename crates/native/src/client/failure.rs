@@ -2,10 +2,13 @@
 
 use crate::ffi::{call, fallible};
 use oneloop_http1::Refusal;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 /// What a request is told whose connection is not opened because of something else.
 pub const GIVEN_UP: &str = "the connection is not opened any more";
+/// What a request is told that something else has ended.
+pub const INTERRUPTED: &str = "the request was interrupted";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -46,6 +49,15 @@ fn made(py: Python<'_>, kind: Kind, text: &str) -> PyResult<PyErr> {
     let class = module.getattr(fallible::interned(py, kind.name())?)?;
     let error = call::call1(&class, fallible::text(py, text)?.as_any())?;
     Ok(PyErr::from_value(error))
+}
+
+/// What ends a request, and what the caller of this gets: the error itself ends it; or, if that is no Exception, such as
+/// KeyboardInterrupt, it is for the program, whatever it waits for, and the request is told `kind` and `text`.
+pub fn told(py: Python<'_>, error: PyErr, kind: Kind, text: &str) -> (PyErr, PyResult<()>) {
+    if error.is_instance_of::<PyException>(py) {
+        return (error, Ok(()));
+    }
+    (self::error(py, kind, text), Err(error))
 }
 
 /// The connection has failed. If that cannot be said, why not.

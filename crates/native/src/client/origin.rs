@@ -12,7 +12,7 @@ use super::timeouts::{ClientTimeouts, nanoseconds};
 use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object};
 use oneloop_http1::Asked;
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pyo3::{PyTraverseError, PyVisit};
@@ -138,19 +138,25 @@ impl ClientOrigin {
         let py = slf.py();
         let mut outcome = Ok(());
         if let Some(exchange) = slf.get().next_waiting(py) {
-            let forgotten = Self::forget(slf, &exchange);
-            outcome = exchange.get().fail(py, error).and(forgotten);
+            outcome = Self::fail_queued(slf, &exchange, error);
         }
+        slf.get().state.with(py, |s| s.is_serial = false);
         outcome.and(Self::opening_less(slf))
+    }
+
+    /// An exchange that waits for a connection fails.
+    fn fail_queued(
+        slf: &Bound<'_, Self>,
+        exchange: &Bound<'_, ClientExchange>,
+        error: PyErr,
+    ) -> PyResult<()> {
+        let forgotten = Self::forget(slf, exchange);
+        exchange.get().fail(slf.py(), error).and(forgotten)
     }
 
     /// A connection is not being opened any more.
     fn opening_less(slf: &Bound<'_, Self>) -> PyResult<()> {
-        slf.get().state.with(slf.py(), |s| {
-            s.openings = s.openings.saturating_sub(1);
-            // The others need not fail one after the other.
-            s.is_serial = false;
-        });
+        slf.get().state.with(slf.py(), |s| s.openings = s.openings.saturating_sub(1));
         let counted = Self::one_less(slf);
         let reopened = Self::reopen(slf);
         counted.and(reopened).and(Self::decided(slf, false))
@@ -188,6 +194,7 @@ impl ClientOrigin {
         if pool.get().is_closed(py) {
             return Ok(());
         }
+        let mut outcome = Ok(());
         loop {
             let (next, dropped) = this.state.with(py, |s| {
                 let mut dropped = Vec::new();
@@ -197,16 +204,20 @@ impl ClientOrigin {
                 (s.waiting.front().map(|next| next.bind(py).clone()), dropped)
             });
             drop(dropped);
-            let Some(exchange) = next else { return Ok(()) };
+            let Some(exchange) = next else { return outcome };
             if this.is_undecided(py) {
-                return Ok(());
+                return outcome;
             }
-            if !ClientPool::make_room(pool, Self::applicant(slf))? {
-                return Ok(());
+            match ClientPool::make_room(pool, Self::applicant(slf)) {
+                Ok(true) => {}
+                no_room => return outcome.and(no_room.map(drop)),
             }
             exchange.get().state.with(py, |s| (s.has_opening, s.turn_ends_ns) = (true, 0));
             // From now on it waits for the connection, not for its turn.
-            Self::limit_wait(slf, &exchange)?;
+            if let Err(error) = Self::limit_wait(slf, &exchange) {
+                exchange.get().state.with(py, |s| s.has_opening = false);
+                return outcome.and(Err(error));
+            }
             this.state.with(py, |s| {
                 s.open += 1;
                 s.openings += 1;
@@ -218,10 +229,18 @@ impl ClientOrigin {
             let opening = match ClientPool::start_opening(pool, slf, &exchange) {
                 Ok(opening) => (!opening.is_none()).then(|| opening.unbind()),
                 Err(error) => {
-                    Self::opener_failed(slf, &exchange, error)?;
+                    // The others get theirs.
+                    outcome = outcome.and(Self::opener_failed(slf, &exchange, error));
                     continue;
                 }
             };
+            if let Some(raised) = &opening
+                && let Ok(raised) = raised.bind(py).cast::<PyBaseException>()
+            {
+                // The opening is over: a run of the loop within a signal handler has made use of it.
+                outcome = outcome.and(Err(PyErr::from_value(raised.clone().into_any())));
+                continue;
+            }
             let unused = exchange.get().state.with(py, |s| match s.stage {
                 Stage::Queued => std::mem::replace(&mut s.opening, opening),
                 _ => opening,
@@ -243,16 +262,11 @@ impl ClientOrigin {
             s.openings = s.openings.saturating_sub(1);
         });
         slf.get().pool.get().state.with(py, |s| s.open -= 1);
-        let (cause, passed_on) = if error.is_instance_of::<PyException>(py) {
-            (error, Ok(()))
-        } else {
-            (failure::error(py, Kind::ConnectError, GIVEN_UP), Err(error))
-        };
+        let (told, raised) = failure::told(py, error, Kind::ConnectError, GIVEN_UP);
         if !exchange.get().is_queued(py) {
-            return passed_on;
+            return raised.and(Err(told));
         }
-        let forgotten = Self::forget(slf, exchange);
-        exchange.get().fail(py, cause).and(forgotten).and(passed_on)
+        Self::fail_queued(slf, exchange, told).and(raised)
     }
 
     /// A kept connection was closed by the server before it answered: the request goes to another one.
@@ -269,13 +283,8 @@ impl ClientOrigin {
         drop(old);
         slf.get().pool.get().state.with(py, |s| s.repeated += 1);
         let Err(error) = Self::dispatch(slf, exchange, true) else { return Ok(()) };
-        let forgotten = Self::forget(slf, exchange);
-        if error.is_instance_of::<PyException>(py) {
-            return exchange.get().fail(py, error).and(forgotten);
-        }
-        // A KeyboardInterrupt is for the program, whatever it waits for.
-        let told = failure::error(py, Kind::ConnectError, GIVEN_UP);
-        exchange.get().fail(py, told).and(forgotten).and(Err(error))
+        let (told, raised) = failure::told(py, error, Kind::ConnectError, GIVEN_UP);
+        Self::fail_queued(slf, exchange, told).and(raised)
     }
 
     /// Sends a new exchange, or queues it.
@@ -403,8 +412,9 @@ impl ClientOrigin {
         if exchange.get().is_queued(py) {
             // It has ended by itself.
             drop(exchange.get().state.with(py, |s| s.opening.take()));
-            let forgotten = Self::forget(slf, exchange);
-            outcome = exchange.get().fail(py, PyErr::from_value(error)).and(forgotten);
+            // The others need not fail one after the other.
+            slf.get().state.with(py, |s| s.is_serial = false);
+            outcome = Self::fail_queued(slf, exchange, PyErr::from_value(error));
         }
         outcome.and(Self::opening_less(slf))
     }

@@ -1,6 +1,6 @@
 //! The exchanges that wait for a connection of an origin: who is next, for how long, and who has gone.
 
-use super::exchange::{ClientExchange, Stage, State};
+use super::exchange::{ClientExchange, Stage};
 use super::origin::ClientOrigin;
 use super::timeouts::NEVER_NS;
 use crate::ffi::Object;
@@ -128,7 +128,7 @@ impl ClientOrigin {
     }
 
     /// A queued exchange was given up. It stays in the queue until its turn, or until it is at an end. The connection
-    /// that is being opened for it is given up too, unless another exchange can use it.
+    /// that is being opened for it is given up too.
     pub fn forget(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
         let py = slf.py();
         let opening = exchange.get().state.with(py, |s| {
@@ -150,34 +150,8 @@ impl ClientOrigin {
             }
         });
         drop(dropped);
-        let Some(opening) = opening else { return Ok(()) };
-        if !slf.get().wants_openings(py) {
-            return opening.call_method0(py, intern!(py, "cancel")).map(drop);
-        }
-        slf.get().hand_over(py, opening);
-        Ok(())
-    }
-
-    /// An exchange that was given up leaves what opens its connection to one that waits, which may give it up too.
-    fn hand_over(&self, py: Python<'_>, opening: Py<PyAny>) {
-        let unused = self.state.with(py, |s| {
-            let mut waiting =
-                s.opening.iter().chain(&s.waiting).map(|waiting| &waiting.as_ref().get().state);
-            let is_free = |e: &State| e.stage == Stage::Queued && e.opening.is_none();
-            match waiting.find(|state| state.with(py, |e| is_free(e))) {
-                Some(heir) => heir.with(py, |e| e.opening.replace(opening)),
-                None => Some(opening),
-            }
-        });
-        drop(unused);
-    }
-
-    /// Whether an exchange waits for each of the connections that are being opened.
-    fn wants_openings(&self, py: Python<'_>) -> bool {
-        self.state.with(py, |s| {
-            let waiting = s.opening.iter().chain(&s.waiting);
-            let wanted = waiting.filter(|waiting| waiting.as_ref().get().is_queued(py));
-            wanted.take(s.openings).count() == s.openings
-        })
+        // Another exchange gets one of its own: this one has its limits, and its place in the queues.
+        let cancelled = opening.map(|opening| opening.call_method0(py, intern!(py, "cancel")));
+        cancelled.map_or(Ok(()), |cancelled| cancelled.map(drop))
     }
 }

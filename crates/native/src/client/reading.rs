@@ -1,7 +1,7 @@
 //! Parses a connection's input: heads and bodies of responses.
 
 use super::connection::{BODY_HIGH_BYTES, ClientConnection, Input};
-use super::exchange::{ClientExchange, Stage};
+use super::exchange::{Caller, ClientExchange, Stage};
 use super::failure::{self, Kind};
 use super::request;
 use super::response_head::{HAS_CODING, HAS_COOKIES, LIMITS, ResponseHead};
@@ -85,7 +85,6 @@ impl ClientConnection {
     pub fn drain(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        this.leave_off(py);
         let under = this.state.with(py, |s| s.under.as_ref().map(|under| under.clone_ref(py)));
         let Some(Under::Stream(stream)) = under else { return Ok(()) };
         let Ok(fd) = stream.get().body.descriptor.fd(py) else { return Ok(()) };
@@ -237,7 +236,13 @@ impl ClientConnection {
             (s.connection.take(), s.keeps_alive && s.is_sent)
         });
         drop(connection);
-        let released = Self::release(slf, is_clean && keeps_alive);
+        let is_reusable = is_clean && keeps_alive;
+        let released = Self::release(slf, is_reusable);
+        if !is_reusable && exchange.get().caller == Caller::Plain {
+            exchange.get().state.with(py, |s| s.is_ending = true);
+            // Behind the end of the connection.
+            slf.get().owner().run_soon(py, exchange.clone().into_any().unbind(), end);
+        }
         released.and(exchange.get().wake_waiters(py))
     }
 
@@ -368,4 +373,12 @@ impl ClientConnection {
         exchange.get().wake_waiters(py)?;
         Ok(Progress::Used(response.len))
     }
+}
+
+/// The connection of a complete exchange has ended.
+fn end(_owner: &Bound<'_, LoopCore>, exchange: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = exchange.py();
+    let exchange = exchange.cast_exact::<ClientExchange>()?.get();
+    exchange.state.with(py, |s| s.is_ending = false);
+    exchange.wake_waiters(py)
 }

@@ -42,6 +42,11 @@ impl Marks {
         (self.low, self.high)
     }
 
+    /// Whether the protocol is to be paused until the kernel has all that it has written.
+    pub fn are_zero(&self) -> bool {
+        self.high == 0
+    }
+
     pub fn is_paused(&self) -> bool {
         self.is_paused
     }

@@ -31,8 +31,9 @@ impl TlsTransport {
     fn connection_lost(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        let mut outcome = match &exc {
-            Some(error) if is_of_socket(error)? => Self::take_rest(slf),
+        let mut outcome = match exc.as_ref().map(is_of_socket) {
+            Some(Ok(true)) => Self::take_rest(slf),
+            Some(Err(error)) => Err(error),
             _ => Ok(()),
         };
         let (tells, protocol, timer, backlog) = this.state.with(py, |s| {

@@ -400,7 +400,8 @@ impl TlsTransport {
     }
 
     /// Set the water marks, in bytes: `pause_writing()` is called at `high` or above, `resume_writing()` at `low` or
-    /// below. Raises ValueError unless high >= low >= 0.
+    /// below. With 0, `resume_writing()` means that the kernel has everything. Raises ValueError unless
+    /// high >= low >= 0.
     #[pyo3(signature = (high = None, low = None))]
     fn set_write_buffer_limits(
         slf: &Bound<'_, Self>,
@@ -409,7 +410,15 @@ impl TlsTransport {
     ) -> PyResult<()> {
         let marks = Marks::checked_for_writes(high, low)?;
         Self::flush_gathered(slf)?;
-        slf.get().state.with(slf.py(), |s| s.out.marks.set_limits(marks));
+        let were_zero = slf.get().state.with(slf.py(), |s| {
+            let were_zero = s.out.marks.are_zero();
+            s.out.marks.set_limits(marks);
+            were_zero
+        });
+        let are_zero = marks.1 == 0;
+        if are_zero != were_zero {
+            slf.get().limit_under(slf.py(), are_zero.then_some(0))?;
+        }
         Self::control_app_writing(slf)
     }
 

@@ -307,13 +307,24 @@ impl TlsTransport {
         Self::control_app_writing(slf)
     }
 
+    /// Sets the high mark of the transport below; None: that which it has by itself. One that is not ours keeps its own.
+    pub fn limit_under(&self, py: Python<'_>, high: Option<usize>) -> PyResult<()> {
+        let Some(under) = self.under(py) else { return Ok(()) };
+        if matches!(&under, Under::Other(other) if !other.bind(py).is_exact_instance_of::<Self>()) {
+            return Ok(());
+        }
+        let name = intern!(py, "set_write_buffer_limits");
+        under.object(py).call_method1(name, (high,)).map(drop)
+    }
+
     /// Calls the protocol's `pause_writing` or `resume_writing`.
     pub fn control_app_writing(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         let turned = this.state.with(py, |s| {
-            let len = s.out.backlog.len_bytes();
-            s.out.marks.turn(len)
+            let out = &mut s.out;
+            let below = usize::from(out.is_blocked && out.marks.are_zero());
+            out.marks.turn(out.backlog.len_bytes().max(below))
         });
         let Some(pauses) = turned else { return Ok(()) };
         let method = if pauses { "pause_writing" } else { "resume_writing" };

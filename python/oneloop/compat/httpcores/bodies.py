@@ -80,8 +80,13 @@ class SyncBody:
 
     def close(self) -> None:
         """End the answer; its connection is closed if there is more of it."""
-        self._stream._leave()
-        self._caller.give_up(self._exchange)
+        try:
+            self._stream._leave()
+        finally:
+            # Native, and not by the caller: a signal handler may raise where a function of Python begins.
+            is_ending = self._exchange.close()
+        if is_ending:
+            self._caller.let_end()
 
 
 def _phases(trace: Trace, request: Any, stream_id: int) -> tuple[Any, Any]:

@@ -64,6 +64,10 @@ class Handling:
                 if later is not None:
                     await self._send_body(exchange, later, request.stream)
                 await exchange.answered()
+            reason, version, fields = parse_response_head(exchange.response_head)
+            body, stream = self._opened(exchange, where, request, trace)
+            extensions = extensions_of(exchange, version, reason, stream)
+            return package.answer(exchange.status, fields, body, extensions)
         except TransportError as error:
             if exchange is not None:
                 exchange.close()
@@ -72,10 +76,6 @@ class Handling:
             if exchange is not None:
                 exchange.close()
             raise
-        reason, version, fields = parse_response_head(exchange.response_head)
-        body, stream = self._opened(exchange, where, request, trace)
-        extensions = extensions_of(exchange, version, reason, stream)
-        return package.answer(exchange.status, fields, body, extensions)
 
     async def _talk_traced(self, exchange: Any, later: int | None, request: Any, trace: Trace) -> None:
         told: dict[str, Any] = {"request": request}

@@ -109,6 +109,8 @@ class Shortcut:
                 if later is not None:
                     await send_body_of_coroutines(exchange, later, request.stream)
                 await exchange.answered()
+                stream = package.async_stream(exchange, place.loop)
+                return responses.make(exchange, around(AsyncBody(exchange, package, stream)), stream)
             except TransportError as error:
                 if exchange is not None:
                     exchange.close()
@@ -118,8 +120,6 @@ class Shortcut:
                 if exchange is not None:
                     exchange.close()
                 raise
-            stream = package.async_stream(exchange, place.loop)
-            return responses.make(exchange, around(AsyncBody(exchange, package, stream)), stream)
 
         _put(transport, original, handle_async_request)
 
@@ -138,6 +138,8 @@ class Shortcut:
                 if later is not None:
                     await send_body(exchange, later, request.stream)
                 await exchange.answered()
+                stream = package.sync_stream(exchange, caller)
+                return responses.make(exchange, around(SyncBody(exchange, package, stream, caller)), stream)
             except TransportError as error:
                 if exchange is not None:
                     exchange.close()
@@ -147,8 +149,6 @@ class Shortcut:
                 if exchange is not None:
                     exchange.close()
                 raise
-            stream = package.sync_stream(exchange, caller)
-            return responses.make(exchange, around(SyncBody(exchange, package, stream, caller)), stream)
 
         def handle_request(transport: Any, request: Any) -> Any:
             pool = transport._pool

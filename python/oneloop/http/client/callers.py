@@ -16,7 +16,7 @@ from _thread import allocate_lock as _allocate_lock  # the original one, even if
 from asyncio.events import _get_running_loop, _set_running_loop
 from asyncio.tasks import _enter_task, _leave_task
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from weakref import WeakSet, finalize, ref
 
 from oneloop._native import ClientTurns, LoopCore, active_hub
@@ -27,7 +27,6 @@ from oneloop.interrupts import is_main_thread
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from oneloop._native import ClientExchange
     from oneloop.loop import Loop
 
 __all__ = ["Caller", "Callers", "CoroutineCaller", "GreenCaller", "PlainCaller", "caller_of_here", "watch_end"]
@@ -54,11 +53,6 @@ class Caller:
     async def result_of(self, make: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Wait for what a function returns, which may await futures."""
         return self.run_task(_awaited(make, *args))
-
-    def give_up(self, exchange: ClientExchange) -> None:
-        """End an exchange, and let its connection be closed if its response is not complete."""
-        if exchange.close():
-            self.let_end()
 
     def let_end(self) -> None:
         """Let a connection that was just given up be closed, if nothing else does."""
@@ -126,6 +120,8 @@ class PlainCaller(Caller):
     """Code without a loop: one loop for each thread and client, which runs while a thread waits for what is on it."""
 
     number = 2
+    disturbances: ClassVar[int] = 0
+    """How often a loop of plain code has run where another loop was told of signals."""
 
     def __init__(self) -> None:
         from oneloop.loop import Loop
@@ -134,6 +130,7 @@ class PlainCaller(Caller):
         # Debug mode refuses calls of other threads.
         self.loop.set_debug(False)
         self.loop._prepare_for_signals()
+        self._prepared = PlainCaller.disturbances
         self._turns = ClientTurns(self.loop)
         self._process = os.getpid()
         # What a callback has raised. The loop must not know the caller, which ends with its thread.
@@ -148,7 +145,10 @@ class PlainCaller(Caller):
         except BaseException:
             # A signal handler may have raised between two steps.
             steps.close()
-            self.let_end()
+            try:
+                self.let_end()
+            except Exception as error:  # noqa: BLE001 - only one can be raised
+                _log(self.loop, error)
             raise
 
     def _run(self, steps: Coroutine[Any, Any, T]) -> T:
@@ -234,12 +234,28 @@ class PlainCaller(Caller):
                 _leave_task(outer, task)
             _set_running_loop(loop)
             loop._run()
+        except BaseException:
+            # Only one can be raised.
+            while self._raised:
+                _log(loop, self._raised.pop())
+            raise
         finally:
             _set_running_loop(outer)
             if outer is not None and task is not None:
                 _enter_task(outer, task)
+            if loop._may_be_told or self._prepared != PlainCaller.disturbances:
+                self._prepare_again()
         if self._raised:
             raise self._raised.pop()
+
+    def _prepare_again(self) -> None:
+        """Signals are for the loop around this one again, if there is one; both look for them in their next runs."""
+        if self.loop._may_be_told:
+            # That one's descriptor was found, and taken: see `oneloop.signals`.
+            self.loop._end_run()
+            PlainCaller.disturbances += 1
+        self._prepared = PlainCaller.disturbances
+        self.loop._prepare_for_signals()
 
     async def sleep(self, time_s: float) -> None:
         time.sleep(time_s)
@@ -268,6 +284,10 @@ def _take_exception(raised: list[BaseException], loop: Any, context: dict[str, A
         return
     raised.append(error)  # type: ignore[arg-type]
     loop.stop()
+
+
+def _log(loop: Loop, error: BaseException) -> None:
+    loop.default_exception_handler({"message": "Exception in a callback, beside another one", "exception": error})
 
 
 def watch_end(caller: PlainCaller, forget: Callable[[Loop], None]) -> None:

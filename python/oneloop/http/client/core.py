@@ -403,15 +403,15 @@ class Core(Profile):
             if is_later:
                 await send_body(caller, exchange, request, read or content or b"", length, deadline_s)
             await exchange.answered()
+            response = Response.of_exchange(exchange, request, caller)
+            response._limit_bytes = self._max_response_bytes
+            if self._default_encoding != "utf-8":
+                response.default_encoding = self._default_encoding
+            if exchange.has & _HAS_COOKIES:
+                self._cookies.extract_cookies(response)
         except BaseException:
             exchange.close()
             raise
-        response = Response.of_exchange(exchange, request, caller)
-        response._limit_bytes = self._max_response_bytes
-        if self._default_encoding != "utf-8":
-            response.default_encoding = self._default_encoding
-        if exchange.has & _HAS_COOKIES:
-            self._cookies.extract_cookies(response)
         return response
 
     async def _download(

@@ -83,6 +83,8 @@ class Kind:
             if later is not None:
                 await send_body_of_coroutines(exchange, later, request.stream)
             await exchange.answered()
+            stream = self.async_stream(exchange, place.loop)
+            return self._async_responses.make(exchange, self._async_body(exchange, stream), stream)
         except errors.TransportError as error:
             if exchange is not None:
                 exchange.close()
@@ -91,8 +93,6 @@ class Kind:
             if exchange is not None:
                 exchange.close()
             raise
-        stream = self.async_stream(exchange, place.loop)
-        return self._async_responses.make(exchange, self._async_body(exchange, stream), stream)
 
     async def of_caller(self, carrier: Carrier, place: Place, caller: Caller, request: Any) -> Any:
         """Send a request for a green thread or plain code. Returns the response when its head has arrived."""
@@ -102,6 +102,8 @@ class Kind:
             if later is not None:
                 await send_body(exchange, later, request.stream)
             await exchange.answered()
+            stream = self.sync_stream(exchange, caller)
+            return self._sync_responses.make(exchange, self._sync_body(exchange, stream, caller), stream)
         except errors.TransportError as error:
             if exchange is not None:
                 exchange.close()
@@ -110,8 +112,6 @@ class Kind:
             if exchange is not None:
                 exchange.close()
             raise
-        stream = self.sync_stream(exchange, caller)
-        return self._sync_responses.make(exchange, self._sync_body(exchange, stream, caller), stream)
 
     def _started(self, carrier: Carrier, place: Place, number: int, request: Any) -> tuple[Any, int | None]:
         url, extensions = request.url, request.extensions
@@ -179,5 +179,10 @@ class _SyncBody:
         raise StopIteration
 
     def close(self) -> None:
-        self._stream._leave()
-        self._caller.give_up(self._exchange)
+        try:
+            self._stream._leave()
+        finally:
+            # Native, and not by the caller: a signal handler may raise where a function of Python begins.
+            is_ending = self._exchange.close()
+        if is_ending:
+            self._caller.let_end()

@@ -60,7 +60,7 @@ class Opening:
         route: Route = self._origin.route
         # A connection that is there needs no time, but for TLS.
         if timeout_s is not None and not (is_connected and route.scheme == "http"):
-            self._timer = loop.call_later(timeout_s, self._expire)
+            self._timer = loop.call_later(timeout_s, self._fail, TimeoutError())
         if is_connected:
             loop.call_soon(self._connected)
         else:
@@ -96,19 +96,21 @@ class Opening:
                 # From now on the transport owns it.
                 self._sock = None
                 StreamTransport(loop, sock, connection)  # type: ignore[arg-type]  # a protocol without its class
-                self._end()
-                return
-            waiter = loop.create_future()
-            self._transport = loop._make_ssl_transport(
-                sock, connection, tls, waiter, server_hostname=route.sni or route.host
-            )
-            self._sock = None
-            waiter.add_done_callback(self._secured)
+            else:
+                waiter = loop.create_future()
+                self._sock = None
+                self._transport = loop._make_ssl_transport(
+                    sock, connection, tls, waiter, server_hostname=route.sni or route.host
+                )
+                waiter.add_done_callback(self._secured)
         except Exception as error:  # noqa: BLE001 - it is raised where the request is awaited
             self._fail(error)
         except BaseException:
             self.cancel()
             raise
+        else:
+            if tls is None:
+                self._end()
 
     def _secured(self, waiter: asyncio.Future[Any]) -> None:
         if waiter.cancelled():
@@ -122,9 +124,6 @@ class Opening:
             self.cancel()
             raise error
 
-    def _expire(self) -> None:
-        self._fail(TimeoutError())
-
     def _end(self) -> None:
         """What happens now is no longer the opening's business."""
         self._is_over = True
@@ -136,7 +135,7 @@ class Opening:
         self._pool.opening_ended(self)
 
     def _drop(self) -> None:
-        """End what was begun. If it was interrupted, once more."""
+        """End what was begun. Called again if it was interrupted."""
         self._leave()
         sock = self._sock
         if sock is not None and sock.fileno() >= 0:
@@ -145,10 +144,13 @@ class Opening:
         if self._transport is not None:
             self._transport.abort()
 
-    def end(self) -> None:
-        """Give up what was begun, and tell nobody."""
+    def end(self) -> bool:
+        """Give up what was begun, and tell nobody. Returns False if it is over already."""
+        if self._is_over:
+            return False
         self._is_over = True
         self._drop()
+        return True
 
     def _fail(self, error: Exception) -> None:
         try:
@@ -159,8 +161,11 @@ class Opening:
             self._pool.resolver.forget(route.host, route.port)
             self._tell(route.failure(error, self._exchange.wishes))
         except BaseException:
-            # Such as KeyboardInterrupt. Its place would be taken for ever.
-            self._tell(ConnectError(GIVEN_UP))
+            # Such as KeyboardInterrupt. Its place would be taken for ever, and the socket be the loop's.
+            try:
+                self._drop()
+            finally:
+                self._tell(ConnectError(GIVEN_UP))
             raise
 
     def _tell(self, failure: Exception) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from oneloop._native import ClientConnection, ClientOrigin, ClientPool
-from oneloop.http.client.errors import ConnectError, PrivateAddress
+from oneloop.http.client.errors import ConnectError, PrivateAddress, TransportError
 from oneloop.http.client.openings import GIVEN_UP, Opening
 from oneloop.http.client.protocols import NEVER
 from oneloop.http.client.resolving import Resolver
@@ -110,8 +110,13 @@ class Pool:
         """How many requests wait for a connection."""
         return sum(origin.waiting for origin in list(self._origins.values()))
 
-    def _start_opening(self, origin: ClientOrigin, exchange: Any) -> asyncio.Task[None] | Opening:
-        """Begin to open a connection. Returns what can be cancelled if nobody wants it any more."""
+    def _start_opening(self, origin: ClientOrigin, exchange: Any) -> asyncio.Task[None] | Opening | BaseException:
+        """Begin to open a connection. Returns what can be cancelled if nobody wants it any more.
+
+        What it raises, such as KeyboardInterrupt, makes the native core give the connection's place back. What is
+        raised when the place is taken already, or given back, by a run of the loop within a signal handler, is
+        returned.
+        """
         route: Route = origin.route
         addresses = None
         if route.is_direct(exchange.wishes):
@@ -124,9 +129,9 @@ class Pool:
                 self._openings.add(opening)
                 opening.start()
                 return opening
-            except BaseException:
-                # Such as KeyboardInterrupt: the native core gives the place back.
-                opening.end()
+            except BaseException as error:
+                if not opening.end():
+                    return error
                 raise
         attempt = _Attempt()
 
@@ -141,7 +146,9 @@ class Pool:
             self._openings.add(task)
             task.add_done_callback(ended)
             return task
-        except BaseException:
+        except BaseException as error:
+            if attempt.has_begun:
+                return error
             attempt.is_given_back = True
             raise
 
@@ -163,8 +170,11 @@ class Pool:
         try:
             tls = self.tls(route.http2) if route.scheme == "https" else None
             await route.open(self.resolver, connection, tls, exchange.wishes, self.local_address)
-        except Exception as error:  # noqa: BLE001 - it is raised where the request is awaited
-            self._tell(origin, exchange, made, error)
+        except Exception as error:
+            is_told = self._tell(origin, exchange, made, error)
+            if not is_told and not isinstance(error, OSError | TransportError):
+                # A signal handler's, when the connection was there already. The loop is told.
+                raise
         except BaseException:
             self._tell(origin, exchange, made, ConnectError(GIVEN_UP))
             raise
@@ -173,14 +183,16 @@ class Pool:
             if not one.was_open:
                 one.connection_lost(None)
 
-    def _tell(self, origin: ClientOrigin, exchange: Any, made: list[ClientConnection], error: Exception) -> None:
-        """A connection could not be opened for an exchange."""
-        # A connection that was open already reports its own end. The others never had one to report.
-        if not any(connection.was_open for connection in made):
+    def _tell(self, origin: ClientOrigin, exchange: Any, made: list[ClientConnection], error: Exception) -> bool:
+        """A connection could not be opened for an exchange. Returns False if it was open already."""
+        # One that was open reports its own end. The others never had one to report.
+        has_failed = not any(connection.was_open for connection in made)
+        if has_failed:
             origin.opening_failed(exchange, error)
         for connection in made:
             if not connection.was_open:
                 connection.connection_lost(None)
+        return has_failed
 
     def close(self) -> None:
         """Close all connections. From another thread than that of the running loop, it only begins now."""

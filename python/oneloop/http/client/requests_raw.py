@@ -211,5 +211,8 @@ class _Body:
         return piece
 
     def close(self) -> None:
+        # Native, and not by the caller: a signal handler may raise where a function of Python begins.
+        is_ending = self._exchange.close()
         self.closed = True
-        self._caller.give_up(self._exchange)
+        if is_ending:
+            self._caller.let_end()

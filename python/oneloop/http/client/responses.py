@@ -437,10 +437,13 @@ class Response:
             raise
 
     def _close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            if self._exchange is not None and self._caller is not None:
-                self._caller.give_up(self._exchange)
+        if self.is_closed:
+            return
+        # Native, and not by the caller: a signal handler may raise where a function of Python begins.
+        is_ending = self._exchange is not None and self._exchange.close()
+        self.is_closed = True
+        if is_ending and self._caller is not None:
+            self._caller.let_end()
 
     # For coroutines
 

@@ -50,10 +50,6 @@ class Tunnel(asyncio.Protocol):
 
     # -- the protocol ----------------------------------------------------------------------------
 
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-        self._limit_buffer()
-
     def data_received(self, data: bytes) -> None:
         self._received += data
         if len(self._received) > _HIGH_BYTES and not self._is_paused:
@@ -159,13 +155,16 @@ class Tunnel(asyncio.Protocol):
                 self._transport = await self._loop.start_tls(
                     self._transport, self, context, server_hostname=server_hostname
                 )
-                self._limit_buffer()
         except TimeoutError as error:
             self.close()
             raise ConnectTimeout("the TLS handshake took too long") from error
         except OSError as error:
             self.close()
             raise ConnectError(str(error)) from error
+        if self._transport is None:
+            # Closed by another one meanwhile.
+            raise ConnectError("the connection is closed")
+        self._limit_buffer()
 
     def close(self) -> None:
         """Close the connection."""
