@@ -153,6 +153,24 @@ async def test_who_waits_for_the_place_has_the_limits_of_its_own(pool: float | N
             sock.close()
 
 
+async def test_those_that_wait_for_one_that_is_given_up_do_not_open_one_each() -> None:
+    """Nothing says that the server does not speak HTTP/2."""
+    listener, waiting = full_listener()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    try:
+        async with AsyncClient(http1=False, http2=True, timeout=None) as client:
+            requests = [asyncio.ensure_future(client.get(url)) for _ in range(4)]
+            await asyncio.sleep(0.02)
+            for request in requests:
+                assert client.statistics()["open"] == 1
+                request.cancel()
+                await asyncio.wait([request])
+            assert client.statistics()["open"] == 0
+    finally:
+        for sock in [listener, *waiting]:
+            sock.close()
+
+
 @pytest.mark.parametrize("retries", [0, 2])
 async def test_closed_while_connecting(retries: int) -> None:
     listener, waiting = full_listener()

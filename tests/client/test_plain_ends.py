@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oneloop.http import Client, HttpxTransport, ReadTimeout, Timeout
+from oneloop.http import Client, HttpxTransport, Limits, ReadTimeout, Timeout
 from tests.certificates import client_context
 from tests.client.servers import Peer, RawServer, secured
 
@@ -92,6 +92,19 @@ def _requests(url: str, way: str, gone: Gone) -> None:
                     with pytest.raises(requests.exceptions.ConnectionError):
                         _ = response.content
         assert gone()
+
+
+def test_a_connection_that_is_not_kept() -> None:
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.answer(PART)
+        peer.wait_for_end()
+        is_gone.set()
+
+    is_gone = threading.Event()
+    with RawServer(serve) as server, Client(limits=Limits(max_keepalive_connections=0)) as client:
+        assert client.get(server.url).content == PART
+        assert is_gone.wait(60)
 
 
 @pytest.mark.parametrize(

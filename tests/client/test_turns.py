@@ -377,11 +377,63 @@ def test_signal_handlers_of_the_loop_around_plain_code(is_own: bool) -> None:
     with RawServer(served) as server, Client(timeout=60) as client:
         (oneloop if is_own else asyncio).run(main())
         assert signal.set_wakeup_fd(-1) == -1
-        # Its next run sleeps until a signal, too.
+        # Its next run sleeps until a signal, too, whichever thread gets that.
         served.ends.clear()
         served.holds.clear()
-        with interrupted(lambda *_: served.ends.set(), served.holds):
+
+        def interrupt() -> None:
+            assert served.holds.wait(60)
+            # The main thread sleeps, most likely.
+            time.sleep(0.02)
+            signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+        alarm = threading.Thread(target=interrupt)
+        with handled(lambda *_: served.ends.set()):
+            alarm.start()
             assert client.get(server.url + "/held").content == b"held"
+            alarm.join()
+
+
+def test_another_thread_runs_the_loop_of_plain_code_in_a_coroutine() -> None:
+    """As that of a response whose body a thread reads. It leaves the signals to the loop around."""
+    served = Served()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        got = asyncio.Event()
+        loop.add_signal_handler(signal.SIGUSR1, got.set)
+        reader = Reader(asked(client, server.url + "/slow"))
+        # It sleeps, most likely.
+        await asyncio.sleep(0.02)
+        served.ends.set()
+        await asyncio.to_thread(reader.join)
+        assert reader.content == b"partrest"
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        await asyncio.wait_for(got.wait(), 20)
+
+    with RawServer(served) as server, Client(timeout=60) as client:
+        oneloop.run(main())
+
+
+def test_a_handler_sends_within_plain_code_in_a_coroutine() -> None:
+    """The descriptor of the loop around is found again after both runs."""
+    served = Served()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        got = asyncio.Event()
+        loop.add_signal_handler(signal.SIGUSR2, got.set)
+        with interrupted(ask, served.holds):
+            assert client.get(server.url + "/held").content == b"held"
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR2)).start()
+        await asyncio.wait_for(got.wait(), 20)
+
+    def ask(*_: object) -> None:
+        client.get(server.url + "/now")
+        served.ends.set()
+
+    with RawServer(served) as server, Client(timeout=60) as client:
+        oneloop.run(main())
 
 
 IN_A_CHILD = """

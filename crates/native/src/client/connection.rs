@@ -269,7 +269,7 @@ impl ClientConnection {
         let Err(error) = begun else { return Ok(()) };
         let given_up = Self::give_up(slf, exchange);
         let (told, raised) = failure::told(py, error, Kind::ReadError, INTERRUPTED);
-        exchange.get().fail(py, told).and(given_up).and(raised)
+        raised.and(exchange.get().fail(py, told)).and(given_up)
     }
 
     fn begin_alone(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
@@ -507,7 +507,7 @@ impl ClientConnection {
         let Err(error) = Self::expire(slf) else { return Ok(()) };
         // Such as without memory for another timer, and without it nothing would end the wait.
         let (told, raised) = failure::told(slf.py(), error, Kind::ReadError, INTERRUPTED);
-        Self::fail(slf, told).and(raised)
+        raised.and(Self::fail(slf, told))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -156,10 +156,13 @@ impl ClientOrigin {
 
     /// A connection is not being opened any more.
     fn opening_less(slf: &Bound<'_, Self>) -> PyResult<()> {
-        slf.get().state.with(slf.py(), |s| s.openings = s.openings.saturating_sub(1));
+        let is_serial = slf.get().state.with(slf.py(), |s| {
+            s.openings = s.openings.saturating_sub(1);
+            s.is_serial
+        });
         let counted = Self::one_less(slf);
         let reopened = Self::reopen(slf);
-        counted.and(reopened).and(Self::decided(slf, false))
+        counted.and(reopened).and(Self::decided(slf, is_serial))
     }
 
     /// The connection is gone.
@@ -266,7 +269,8 @@ impl ClientOrigin {
         if !exchange.get().is_queued(py) {
             return raised.and(Err(told));
         }
-        Self::fail_queued(slf, exchange, told).and(raised)
+        let failed = Self::fail_queued(slf, exchange, told);
+        raised.and(failed)
     }
 
     /// A kept connection was closed by the server before it answered: the request goes to another one.
@@ -284,7 +288,14 @@ impl ClientOrigin {
         slf.get().pool.get().state.with(py, |s| s.repeated += 1);
         let Err(error) = Self::dispatch(slf, exchange, true) else { return Ok(()) };
         let (told, raised) = failure::told(py, error, Kind::ConnectError, GIVEN_UP);
-        Self::fail_queued(slf, exchange, told).and(raised)
+        if !exchange.get().is_queued(py) {
+            // A run of the loop within a signal handler has begun it.
+            let given_up = ClientExchange::give_up(exchange);
+            let woken = exchange.get().wake_waiters(py);
+            return raised.and(given_up).and(woken).and(Err(told));
+        }
+        let failed = Self::fail_queued(slf, exchange, told);
+        raised.and(failed)
     }
 
     /// Sends a new exchange, or queues it.
@@ -299,7 +310,7 @@ impl ClientOrigin {
         let begun = Self::dispatch(slf, exchange, false);
         if begun.is_err() && exchange.get().is_queued(py) {
             // The caller is told, and nobody waits for the response: it must not be sent later.
-            Self::forget(slf, exchange)?;
+            return begun.and(Self::forget(slf, exchange));
         }
         begun
     }

@@ -236,14 +236,20 @@ impl ClientConnection {
             (s.connection.take(), s.keeps_alive && s.is_sent)
         });
         drop(connection);
-        let is_reusable = is_clean && keeps_alive;
-        let released = Self::release(slf, is_reusable);
-        if !is_reusable && exchange.get().caller == Caller::Plain {
+        let released = Self::release(slf, is_clean && keeps_alive);
+        Self::let_end(slf, exchange);
+        released.and(exchange.get().wake_waiters(py))
+    }
+
+    /// If the connection ends with a response of plain code, that waits for it.
+    pub fn let_end(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) {
+        let py = slf.py();
+        let is_ending = slf.get().state.with(py, |s| matches!(s.input, Input::Closed));
+        if is_ending && exchange.get().caller == Caller::Plain {
             exchange.get().state.with(py, |s| s.is_ending = true);
-            // Behind the end of the connection.
+            // Behind the end of the connection. Over TLS that is announced now, and waits for the server's.
             slf.get().owner().run_soon(py, exchange.clone().into_any().unbind(), end);
         }
-        released.and(exchange.get().wake_waiters(py))
     }
 
     /// The server sends nothing more: completes a response that ends with the connection.

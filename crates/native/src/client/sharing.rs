@@ -47,7 +47,8 @@ impl ClientOrigin {
     pub fn share(slf: &Bound<'_, Self>, connection: &Bound<'_, ClientConnection>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        if !connection.get().is_http2() {
+        // What is below may have failed, and what had arrived before is still being read.
+        if !connection.get().is_http2() || connection.get().is_over_below(py) {
             return Ok(());
         }
         if connection.get().is_busy(py) {

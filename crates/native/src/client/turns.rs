@@ -95,7 +95,8 @@ impl ClientTurns {
 fn without_wakeup_fd<T>(owner: &Bound<'_, LoopCore>, run: impl FnOnce() -> T) -> PyResult<T> {
     let py = owner.py();
     let socket = owner.getattr(intern!(py, "_csock"))?;
-    if socket.is_none() {
+    // A loop that is told of the signals of another one keeps the descriptor.
+    if socket.is_none() || owner.getattr(intern!(py, "_may_be_told"))?.is_truthy()? {
         return Ok(run());
     }
     let ours: i32 = socket.call_method0(intern!(py, "fileno"))?.extract()?;

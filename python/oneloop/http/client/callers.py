@@ -12,7 +12,8 @@ import os
 import sys
 import threading
 import time
-from _thread import allocate_lock as _allocate_lock  # the original one, even if patching replaces it later
+from _thread import allocate_lock as _allocate_lock  # the original ones, even if patching replaces them later
+from _thread import get_ident
 from asyncio.events import _get_running_loop, _set_running_loop
 from asyncio.tasks import _enter_task, _leave_task
 from functools import partial
@@ -121,7 +122,7 @@ class PlainCaller(Caller):
 
     number = 2
     disturbances: ClassVar[int] = 0
-    """How often a loop of plain code has run where another loop was told of signals."""
+    """How often a loop of plain code has taken another one's wakeup descriptor."""
 
     def __init__(self) -> None:
         from oneloop.loop import Loop
@@ -129,8 +130,7 @@ class PlainCaller(Caller):
         self.loop = Loop()
         # Debug mode refuses calls of other threads.
         self.loop.set_debug(False)
-        self.loop._prepare_for_signals()
-        self._prepared = PlainCaller.disturbances
+        self._prepare()
         self._turns = ClientTurns(self.loop)
         self._process = os.getpid()
         # What a callback has raised. The loop must not know the caller, which ends with its thread.
@@ -233,6 +233,8 @@ class PlainCaller(Caller):
                 # Since Python 3.14 a thread runs only one at a time.
                 _leave_task(outer, task)
             _set_running_loop(loop)
+            if self._prepared_in != get_ident() or self._prepared_at != PlainCaller.disturbances:
+                self._prepare()
             loop._run()
         except BaseException:
             # Only one can be raised.
@@ -243,18 +245,16 @@ class PlainCaller(Caller):
             _set_running_loop(outer)
             if outer is not None and task is not None:
                 _enter_task(outer, task)
-            if loop._may_be_told or self._prepared != PlainCaller.disturbances:
-                self._prepare_again()
+            if loop._may_be_told and outer is not loop:
+                # The descriptor of a loop around this one was found, and taken: see `oneloop.signals`.
+                loop._end_run()
+                PlainCaller.disturbances += 1
         if self._raised:
             raise self._raised.pop()
 
-    def _prepare_again(self) -> None:
-        """Signals are for the loop around this one again, if there is one; both look for them in their next runs."""
-        if self.loop._may_be_told:
-            # That one's descriptor was found, and taken: see `oneloop.signals`.
-            self.loop._end_run()
-            PlainCaller.disturbances += 1
-        self._prepared = PlainCaller.disturbances
+    def _prepare(self) -> None:
+        """Let signals wake the loop if it runs in the main thread, and only there."""
+        self._prepared_in, self._prepared_at = get_ident(), PlainCaller.disturbances
         self.loop._prepare_for_signals()
 
     async def sleep(self, time_s: float) -> None:

@@ -150,6 +150,8 @@ class Opening:
             return False
         self._is_over = True
         self._drop()
+        if self._connection is not None and not self._connection.was_open:
+            self._connection.connection_lost(None)
         return True
 
     def _fail(self, error: Exception) -> None:

@@ -45,10 +45,11 @@ def counters_of(loop: Loop) -> dict[str, int] | None:
 class _Attempt:
     """A task that opens a connection, as far as the pool must know it."""
 
-    __slots__ = ("has_begun", "is_given_back")
+    __slots__ = ("is_given_back", "task")
 
     def __init__(self) -> None:
-        self.has_begun = False
+        # Once it has begun.
+        self.task: asyncio.Task[Any] | None = None
         # An exception came in between, and the native core has given the place to others.
         self.is_given_back = False
 
@@ -137,7 +138,7 @@ class Pool:
 
         def ended(task: asyncio.Task[None]) -> None:
             self._openings.discard(task)
-            if not attempt.has_begun and not attempt.is_given_back:
+            if attempt.task is None and not attempt.is_given_back:
                 # Cancelled before its first step, by somebody who cancels all tasks.
                 self._tell(origin, exchange, [], ConnectError(GIVEN_UP))
 
@@ -147,7 +148,8 @@ class Pool:
             task.add_done_callback(ended)
             return task
         except BaseException as error:
-            if attempt.has_begun:
+            if attempt.task is not None:
+                attempt.task.cancel()
                 return error
             attempt.is_given_back = True
             raise
@@ -157,7 +159,7 @@ class Pool:
         self._openings.discard(opening)
 
     async def _open(self, origin: ClientOrigin, exchange: Any, attempt: _Attempt) -> None:
-        attempt.has_begun = True
+        attempt.task = asyncio.current_task()
         if attempt.is_given_back:
             return
         route: Route = origin.route

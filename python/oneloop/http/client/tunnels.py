@@ -155,16 +155,19 @@ class Tunnel(asyncio.Protocol):
                 self._transport = await self._loop.start_tls(
                     self._transport, self, context, server_hostname=server_hostname
                 )
-        except TimeoutError as error:
+            if self._transport is None:
+                # Closed by another one meanwhile.
+                raise ConnectError("the connection is closed")
+            self._limit_buffer()
+        except BaseException as error:
             self.close()
-            raise ConnectTimeout("the TLS handshake took too long") from error
-        except OSError as error:
-            self.close()
-            raise ConnectError(str(error)) from error
-        if self._transport is None:
-            # Closed by another one meanwhile.
-            raise ConnectError("the connection is closed")
-        self._limit_buffer()
+            # TLS does not tell a protocol that it has not begun with.
+            self.connection_lost(None)
+            if isinstance(error, TimeoutError):
+                raise ConnectTimeout("the TLS handshake took too long") from error
+            if isinstance(error, OSError):
+                raise ConnectError(str(error)) from error
+            raise
 
     def close(self) -> None:
         """Close the connection."""

@@ -39,7 +39,9 @@ impl ClientConnection {
             this.leave_off(py);
         }
         let reset = if is_unsent { Self::reset(slf, stream) } else { Ok(()) };
-        reset.and(Self::stream_left(slf)).and(exchange.get().wake_waiters(py))
+        let left = Self::stream_left(slf);
+        Self::let_end(slf, exchange);
+        reset.and(left).and(exchange.get().wake_waiters(py))
     }
 
     /// Ends a stream in both directions.
@@ -90,7 +92,7 @@ impl ClientConnection {
                 s.h2.as_ref().map_or((true, false), |h2| (h2.is_leaving, h2.is_doubted));
             (is_closed, is_leaving, is_doubted)
         });
-        // What is below may have failed, and what had arrived before is still being read.
+        // See `share`.
         if is_closed || this.is_over_below(py) {
             return Ok(());
         }
