@@ -374,7 +374,8 @@ def test_signal_handlers_of_the_loop_around_plain_code(is_own: bool) -> None:
         await asyncio.wait_for(got.wait(), 20)
         loop.remove_signal_handler(signal.SIGUSR1)
 
-    with RawServer(served) as server, Client(timeout=60) as client:
+    # No timer wakes the client's loop.
+    with RawServer(served) as server, Client(timeout=None, limits=Limits(keepalive_expiry=None)) as client:
         (oneloop if is_own else asyncio).run(main())
         assert signal.set_wakeup_fd(-1) == -1
         # Its next run sleeps until a signal, too, whichever thread gets that.
@@ -420,24 +421,76 @@ def test_another_thread_runs_the_loop_of_plain_code_in_a_coroutine() -> None:
 
 
 def test_a_handler_sends_within_plain_code_in_a_coroutine() -> None:
-    """The descriptor of the loop around is found again after both runs."""
-    served = Served()
+    """A signal for the loop around within the handler's run is not lost, and the run around goes on being woken."""
+    holds, ends = threading.Event(), threading.Event()
+    got: list[str] = []
+
+    def serve(peer: Peer) -> None:
+        while head := peer.head():
+            if b"/now" in head:
+                os.kill(os.getpid(), signal.SIGUSR2)
+            else:
+                holds.set()
+                assert ends.wait(60)
+            peer.answer(b"ok")
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        got = asyncio.Event()
-        loop.add_signal_handler(signal.SIGUSR2, got.set)
-        with interrupted(ask, served.holds):
-            assert client.get(server.url + "/held").content == b"held"
-        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR2)).start()
-        await asyncio.wait_for(got.wait(), 20)
+        is_told = asyncio.Event()
+        loop.add_signal_handler(signal.SIGUSR2, is_told.set)
+        with interrupted(ask, holds):
+            assert client.get(server.url + "/held").content == b"ok"
+        await asyncio.wait_for(is_told.wait(), 20)
 
     def ask(*_: object) -> None:
+        got.append("signal")
+        if len(got) == 2:
+            ends.set()
+            return
         client.get(server.url + "/now")
+        again.start()
+
+    def interrupt() -> None:
+        # The main thread sleeps again, most likely.
+        time.sleep(0.02)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    again = threading.Thread(target=interrupt)
+    with RawServer(serve) as server, Client(timeout=None, limits=Limits(keepalive_expiry=None)) as client:
+        oneloop.run(main())
+    again.join()
+
+
+def test_a_handler_sends_with_another_client() -> None:
+    """It gives the descriptor back to the loop whose sleep it has interrupted, and both have one in their next runs."""
+    served = Served()
+    limits = Limits(keepalive_expiry=None)
+    found: list[int] = []
+
+    def ask(*_: object) -> None:
+        found.append(signal.set_wakeup_fd(-1))
+        signal.set_wakeup_fd(found[-1])
+        other.get(server.url + "/now")
+        assert signal.set_wakeup_fd(-1) == found[-1]
+        signal.set_wakeup_fd(found[-1])
         served.ends.set()
 
-    with RawServer(served) as server, Client(timeout=60) as client:
-        oneloop.run(main())
+    with (
+        RawServer(served) as server,
+        Client(timeout=None, limits=limits) as client,
+        Client(timeout=None, limits=limits) as other,
+        handled(ask),
+    ):
+        client.get(server.url + "/now")
+        other.get(server.url + "/now")
+        for _ in range(2):
+            served.ends.clear()
+            client._callers.here().loop.call_soon(_thread.interrupt_main, signal.SIGUSR1)
+            assert client.get(server.url + "/held").content == b"held"
+            assert signal.set_wakeup_fd(-1) == -1
+        if sys.version_info >= (3, 13):
+            # Else this shows nothing.
+            assert -1 not in found
 
 
 IN_A_CHILD = """

@@ -156,13 +156,10 @@ impl ClientOrigin {
 
     /// A connection is not being opened any more.
     fn opening_less(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let is_serial = slf.get().state.with(slf.py(), |s| {
-            s.openings = s.openings.saturating_sub(1);
-            s.is_serial
-        });
+        slf.get().state.with(slf.py(), |s| s.openings = s.openings.saturating_sub(1));
         let counted = Self::one_less(slf);
         let reopened = Self::reopen(slf);
-        counted.and(reopened).and(Self::decided(slf, is_serial))
+        counted.and(reopened).and(Self::open_rest(slf))
     }
 
     /// The connection is gone.
@@ -289,10 +286,10 @@ impl ClientOrigin {
         let Err(error) = Self::dispatch(slf, exchange, true) else { return Ok(()) };
         let (told, raised) = failure::told(py, error, Kind::ConnectError, GIVEN_UP);
         if !exchange.get().is_queued(py) {
-            // A run of the loop within a signal handler has begun it.
+            // It had begun, such as by a run of the loop within a signal handler.
             let given_up = ClientExchange::give_up(exchange);
-            let woken = exchange.get().wake_waiters(py);
-            return raised.and(given_up).and(woken).and(Err(told));
+            let failed = exchange.get().fail(py, told.clone_ref(py));
+            return raised.and(given_up).and(failed).and(Err(told));
         }
         let failed = Self::fail_queued(slf, exchange, told);
         raised.and(failed)

@@ -24,7 +24,10 @@ impl ClientOrigin {
             return None;
         }
         self.state.with(py, |s| {
-            let found = s.shared.iter().find(|kept| kept.as_ref().get().has_room(py))?;
+            let takes_more = |kept: &&Object<ClientConnection>| {
+                kept.as_ref().get().has_room(py) && !kept.as_ref().get().is_over_below(py)
+            };
+            let found = s.shared.iter().find(takes_more)?;
             Some(found.bind(py).clone())
         })
     }
@@ -136,15 +139,17 @@ impl ClientOrigin {
 
     /// A connection is open, or could not be opened: what it does not serve gets others.
     pub fn decided(slf: &Bound<'_, Self>, is_serial: bool) -> PyResult<()> {
-        if slf.get().protocol == Protocol::Http1 {
-            return Ok(());
+        if slf.get().protocol != Protocol::Http1 {
+            slf.get().state.with(slf.py(), |s| s.is_serial = is_serial);
         }
-        slf.get().state.with(slf.py(), |s| s.is_serial = is_serial);
         Self::open_rest(slf)
     }
 
     /// Opens connections for exchanges that wait; from now on the time of their turn runs.
-    fn open_rest(slf: &Bound<'_, Self>) -> PyResult<()> {
+    pub fn open_rest(slf: &Bound<'_, Self>) -> PyResult<()> {
+        if slf.get().protocol == Protocol::Http1 {
+            return Ok(());
+        }
         Self::open_more(slf).and(Self::limit_waits(slf))
     }
 

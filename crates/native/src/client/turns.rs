@@ -100,11 +100,13 @@ fn without_wakeup_fd<T>(owner: &Bound<'_, LoopCore>, run: impl FnOnce() -> T) ->
         return Ok(run());
     }
     let ours: i32 = socket.call_method0(intern!(py, "fileno"))?.extract()?;
-    let found = wakeup::swap(py, -1);
+    // Another one's is never out of place without this one there, which passes on what it is told.
+    let found = wakeup::swap(py, ours);
     if found != ours {
         wakeup::swap(py, found);
         return Ok(run());
     }
+    wakeup::swap(py, -1);
     let result = run();
     wakeup::swap(py, found);
     Ok(result)

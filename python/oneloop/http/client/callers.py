@@ -17,7 +17,7 @@ from _thread import get_ident
 from asyncio.events import _get_running_loop, _set_running_loop
 from asyncio.tasks import _enter_task, _leave_task
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet, finalize, ref
 
 from oneloop._native import ClientTurns, LoopCore, active_hub
@@ -121,13 +121,11 @@ class PlainCaller(Caller):
     """Code without a loop: one loop for each thread and client, which runs while a thread waits for what is on it."""
 
     number = 2
-    disturbances: ClassVar[int] = 0
-    """How often a loop of plain code has taken another one's wakeup descriptor."""
 
     def __init__(self) -> None:
-        from oneloop.loop import Loop
+        from oneloop.http.client.plain_loop import PlainLoop
 
-        self.loop = Loop()
+        self.loop = self._plain_loop = PlainLoop()
         # Debug mode refuses calls of other threads.
         self.loop.set_debug(False)
         self._prepare()
@@ -223,7 +221,7 @@ class PlainCaller(Caller):
 
     def _run_loop(self) -> None:
         """Run the loop until it is stopped: `run_forever` without what only other programs need."""
-        loop = self.loop
+        loop = self._plain_loop
         # A blocking call in a coroutine of another loop is a mistake, but one that works with other clients.
         outer = _get_running_loop()
         task = None if outer is None else asyncio.current_task(outer)
@@ -233,7 +231,7 @@ class PlainCaller(Caller):
                 # Since Python 3.14 a thread runs only one at a time.
                 _leave_task(outer, task)
             _set_running_loop(loop)
-            if self._prepared_in != get_ident() or self._prepared_at != PlainCaller.disturbances:
+            if loop.is_to_be_prepared or self._prepared_in != get_ident():
                 self._prepare()
             loop._run()
         except BaseException:
@@ -245,17 +243,16 @@ class PlainCaller(Caller):
             _set_running_loop(outer)
             if outer is not None and task is not None:
                 _enter_task(outer, task)
-            if loop._may_be_told and outer is not loop:
-                # The descriptor of a loop around this one was found, and taken: see `oneloop.signals`.
-                loop._end_run()
-                PlainCaller.disturbances += 1
+            if loop._may_be_told:
+                # Within a run of this loop, too: that one is stopped by `ClientTurns`, and prepared for its next.
+                loop.give_back()
         if self._raised:
             raise self._raised.pop()
 
     def _prepare(self) -> None:
         """Let signals wake the loop if it runs in the main thread, and only there."""
-        self._prepared_in, self._prepared_at = get_ident(), PlainCaller.disturbances
-        self.loop._prepare_for_signals()
+        self._plain_loop._prepare_for_signals()
+        self._plain_loop.is_to_be_prepared, self._prepared_in = False, get_ident()
 
     async def sleep(self, time_s: float) -> None:
         time.sleep(time_s)

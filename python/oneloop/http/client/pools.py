@@ -162,6 +162,8 @@ class Pool:
         attempt.task = asyncio.current_task()
         if attempt.is_given_back:
             return
+        # What ends the task has this frame.
+        del attempt
         route: Route = origin.route
         made: list[ClientConnection] = []
 

@@ -145,6 +145,8 @@ class Tunnel(asyncio.Protocol):
             ConnectTimeout: the handshake took too long.
             ConnectError: it failed.
         """
+        if self._transport is None or self._is_over:
+            raise ConnectError("the connection is closed")
         if self._received:
             # Anybody on the way could have put it there, and it would look as if it came through TLS.
             self.close()
@@ -160,9 +162,11 @@ class Tunnel(asyncio.Protocol):
                 raise ConnectError("the connection is closed")
             self._limit_buffer()
         except BaseException as error:
-            self.close()
-            # TLS does not tell a protocol that it has not begun with.
-            self.connection_lost(None)
+            try:
+                self.close()
+            finally:
+                # TLS does not tell a protocol that it has not begun with.
+                self.connection_lost(None)
             if isinstance(error, TimeoutError):
                 raise ConnectTimeout("the TLS handshake took too long") from error
             if isinstance(error, OSError):

@@ -92,11 +92,12 @@ impl ClientConnection {
                 s.h2.as_ref().map_or((true, false), |h2| (h2.is_leaving, h2.is_doubted));
             (is_closed, is_leaving, is_doubted)
         });
+        let (home, origin) = this.home(py);
         // See `share`.
         if is_closed || this.is_over_below(py) {
+            home.unshare(origin, slf);
             return Ok(());
         }
-        let (home, origin) = this.home(py);
         match (this.streams(py), is_leaving) {
             (0, true) => {
                 home.unshare(origin, slf);

@@ -74,6 +74,8 @@ impl ClientConnection {
         });
         let (home, origin) = slf.get().home(py);
         match (is_idle, is_leaving) {
+            // It was the last one: see `share`.
+            _ if slf.get().is_over_below(py) => Ok(()),
             (_, true) => Self::close_if_left(slf),
             (true, false) => home.give_back(origin, slf),
             (false, false) => home.share(origin, slf),
