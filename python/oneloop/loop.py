@@ -90,6 +90,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
         "_exception_handler",
         "_executor_shutdown_called",
         "_files",
+        "_found_loops_fd",
         "_found_wakeup_fd",
         "_has_own_executor",
         "_hub",
@@ -305,7 +306,8 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
             waiter,
             server_side,
             server_hostname,
-            call_connection_made=False,
+            # One of the client's begins with TLS, and what follows the handshake may have come with it.
+            call_connection_made=isinstance(protocol, _native.ClientConnection),
             ssl_handshake_timeout=ssl_handshake_timeout,
             ssl_shutdown_timeout=ssl_shutdown_timeout,
         )

@@ -150,6 +150,8 @@ class SignalMixin:
         self._csock: _socket.socket | None = None
         self._watches_signals = False
         self._found_wakeup_fd: FoundFd | None = None
+        # The wakeup descriptor of the loop in whose place this one is told; -1: none.
+        self._found_loops_fd = -1
         self._run_number = 0
         # Set before anything that `_leave_wakeup_fd` undoes, and cleared after it: an interrupt may come in between.
         self._may_be_told = False
@@ -199,8 +201,12 @@ class SignalMixin:
             return
         if not self._signal_handlers:
             if self._may_be_told:
-                # In the place of a loop that has handlers.
+                # In the place of another loop.
+                found, self._found_loops_fd = self._found_loops_fd, -1
                 self._leave_wakeup_fd()
+                if found in _wakeup_fds and _told_of_signals(None) is None:
+                    # It has no handlers, and sleeps: this one has run in a handler of a signal.
+                    _swap_wakeup_fd(found)
             return
         told = _told_of_signals(self)
         if told is not None and told.is_running():
@@ -219,11 +225,13 @@ class SignalMixin:
     def _keep_wakeup_fd(self: Any, fd: int) -> None:
         """Called by the native core, which has found the program's wakeup descriptor, or another loop's."""
         if fd in _wakeup_fds and self._csock is not None and fd != self._csock.fileno():
-            # A signal must wake this loop. It passes on those that are the other's.
-            self._may_be_told = True
+            # A signal must wake this loop, the innermost from now on. It passes on those that are the other's.
+            if not self._may_be_told:
+                self._may_be_told = True
+                self._run_number, self._found_loops_fd = next(_runs), fd
             if self not in _loops_told():
                 _told.append(weakref.ref(self))
-            return
+            fd = self._csock.fileno()
         _swap_wakeup_fd(fd)
 
     def _read_signals(self: Any) -> None:

@@ -353,10 +353,11 @@ def test_nothing_to_run_is_an_error(tmp_path: Path) -> None:
     assert "oneloop run script.py" in done.stderr
 
 
-def test_version(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [[], ["serve"], ["check"]])
+def test_version(command: list[str], tmp_path: Path) -> None:
     import oneloop
 
-    done = run(sys.executable, "-m", "oneloop", "--version", cwd=tmp_path)
+    done = run(sys.executable, "-m", "oneloop", *command, "--version", cwd=tmp_path)
     assert done.stdout == f"oneloop {oneloop.__version__}\n"
 
 

@@ -49,6 +49,7 @@ __all__ = [
     "Frame",
     "Http2Peer",
     "Http2Server",
+    "TlsInMemory",
     "frame",
 ]
 
@@ -75,10 +76,14 @@ class Frame(NamedTuple):
 class Http2Peer(Peer):
     """The server's end. It reads frames one by one, and sends nothing by itself but the response to SETTINGS."""
 
-    def greet(self, *settings: tuple[int, int]) -> None:
-        """Read the preface, and send the settings."""
+    def begin(self) -> None:
+        """Read the preface."""
         self._decoder, self._encoder = Decoder(), Encoder()
         assert self.exactly(len(PREFACE)) == PREFACE
+
+    def greet(self, *settings: tuple[int, int]) -> None:
+        """Read the preface, and send the settings."""
+        self.begin()
         self.send(frame(SETTINGS, 0, 0, b"".join(struct.pack(">HI", *one) for one in settings)))
 
     def exactly(self, count: int) -> bytes:
@@ -172,6 +177,45 @@ class Http2Server(RawServer):
         super().__init__(run)
         if context is not None:
             self.url = f"https://localhost:{self.port}"
+
+
+class TlsInMemory:
+    """The server's end of TLS on a socket, with the methods of one. What is written before `flush` leaves at once."""
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+        self._sock = sock
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+
+    def flush(self) -> None:
+        self._sock.sendall(self._outgoing.read())
+
+    def shake_hands(self) -> None:
+        """The last flight has not left then."""
+        while True:
+            try:
+                self.tls.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                self._fill()
+
+    def _fill(self) -> bool:
+        self.flush()
+        data = self._sock.recv(65536)
+        self._incoming.write(data)
+        return bool(data)
+
+    def recv(self, size: int) -> bytes:
+        while True:
+            try:
+                return self.tls.read(size)
+            except ssl.SSLWantReadError:
+                if not self._fill():
+                    return b""
+
+    def sendall(self, data: bytes) -> None:
+        self.tls.write(data)
+        self.flush()
 
 
 def echo(peer: Http2Peer) -> None:

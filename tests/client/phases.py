@@ -125,8 +125,7 @@ def resolve(fault: str, patch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 @contextmanager
 def connect(fault: str, patch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    with RawServer(well) as server:
-        listener, waiting = full_listener()
+    with RawServer(well) as server, full_listener() as listener:
         port = listener.getsockname()[1]
         if fault == "ends":
             listener.close()
@@ -134,9 +133,6 @@ def connect(fault: str, patch: pytest.MonkeyPatch) -> Iterator[Scene]:
         # Nobody can see it.
         scene.reached.set()
         yield scene
-        listener.close()
-        for sock in waiting:
-            sock.close()
 
 
 def pipe(peer: Peer, port: int) -> None:

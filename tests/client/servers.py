@@ -9,7 +9,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Self
 
 from tests.certificates import server_context
@@ -182,18 +182,19 @@ def hold(peer: Peer) -> None:
     peer.wait_for_end()
 
 
-def full_listener() -> tuple[socket.socket, list[socket.socket]]:
+@contextmanager
+def full_listener() -> Iterator[socket.socket]:
     """A listener that takes no more connections: they neither fail nor succeed."""
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(0)
-    waiting = []
-    for _ in range(4):
-        waiting.append(socket.socket())
-        waiting[-1].setblocking(False)
-        with suppress(BlockingIOError):
-            waiting[-1].connect(listener.getsockname())
-    return listener, waiting
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            waiting = sockets.enter_context(socket.socket())
+            waiting.setblocking(False)
+            with suppress(BlockingIOError):
+                waiting.connect(listener.getsockname())
+        yield listener
 
 
 @contextmanager

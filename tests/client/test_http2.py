@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 import struct
 import threading
@@ -33,10 +34,13 @@ from tests.client.http2_server import (
     MOST_STREAMS,
     PRIOR,
     RST_STREAM,
+    SETTINGS,
     WINDOW,
     Http2Peer,
     Http2Server,
+    TlsInMemory,
     echo,
+    frame,
 )
 from tests.client.phases import pipe
 from tests.client.servers import Peer, RawServer, secured
@@ -360,7 +364,7 @@ async def test_the_window_opens_as_the_program_reads() -> None:
                 assert len(piece) <= 512 * 1024
                 await asyncio.sleep(0)
             assert total >= 4_000_000
-            assert exchange.is_complete
+            assert exchange.is_done
 
 
 async def test_a_body_waits_for_the_servers_window() -> None:
@@ -423,6 +427,43 @@ def test_through_a_proxy(make_caller: MakeCaller, server_context: ssl.SSLContext
         ]
         assert between.connections == 1
         caller.close()
+
+
+@pytest.mark.parametrize("way", ["direct", "proxy", "socket options"])
+def test_settings_that_come_with_the_end_of_the_handshake(
+    way: str, server_context: ssl.SSLContext, trusting: Any
+) -> None:
+    """Up to TLS 1.2 the server sends last, and what it says next may be in the same segment."""
+    server_context.maximum_version = ssl.TLSVersion.TLSv1_2
+    server_context.set_alpn_protocols(["h2"])
+
+    def serve(peer: Peer) -> None:
+        if peer.number == 0 and way == "proxy":
+            assert peer.head().startswith(b"CONNECT ")
+            peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        inside: Any = TlsInMemory(peer.sock, server_context)
+        inside.shake_hands()
+        inside.tls.write(frame(SETTINGS))
+        inside.flush()
+        ours = Http2Peer(inside, peer.number)
+        ours.begin()
+        while True:
+            stream, fields = ours.request()
+            ours.answer(stream, fields[":path"].encode())
+
+    with RawServer(serve) as server:
+        url = f"https://localhost:{server.port}"
+        if way == "socket options":
+            httpcore = pytest.importorskip("oneloop.compat.httpcore")
+            context = trusting if isinstance(trusting, ssl.SSLContext) else ssl.create_default_context(cafile=trusting)
+            options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+            with httpcore.ConnectionPool(http2=True, ssl_context=context, socket_options=options) as pool:
+                assert [pool.request("GET", f"{url}/{number}").content for number in range(2)] == [b"/0", b"/1"]
+        else:
+            proxy = server.url if way == "proxy" else None
+            with Client(http2=True, verify=trusting, proxy=proxy, trust_env=False) as client:
+                assert [client.get(f"{url}/{number}").text for number in range(2)] == ["/0", "/1"]
+        assert server.connections == 1
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

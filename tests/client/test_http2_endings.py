@@ -13,6 +13,7 @@ import pytest
 import oneloop.tls
 from oneloop.http import (
     AsyncClient,
+    Client,
     Limits,
     ReadError,
     ReadTimeout,
@@ -20,6 +21,7 @@ from oneloop.http import (
     Timeout,
     WriteTimeout,
 )
+from tests.certificates import client_context, server_context
 from tests.client.conftest import MakeCaller
 from tests.client.http2_server import (
     CANCEL,
@@ -29,10 +31,12 @@ from tests.client.http2_server import (
     PRIOR,
     REFUSED,
     RST_STREAM,
+    SETTINGS,
     WINDOW,
     Http2Peer,
     Http2Server,
     echo,
+    frame,
 )
 from tests.client.servers import RawServer
 
@@ -264,6 +268,27 @@ async def test_a_goaway_while_nothing_runs() -> None:
             assert client.statistics()["repeated"] == 0
 
 
+@pytest.mark.parametrize("why", ["the server goes away", "it is not kept"])
+def test_the_server_sees_the_end_behind_the_last_response(why: str) -> None:
+    """The client is plain code, which runs no loop afterwards."""
+    is_gone = threading.Event()
+
+    def serve(peer: Http2Peer) -> None:
+        peer.greet()
+        stream, _ = peer.request()
+        if why == "the server goes away":
+            peer.goaway(stream)
+        peer.answer(stream, b"last")
+        peer.wait_for_end()
+        is_gone.set()
+
+    limits = Limits(max_keepalive_connections=None if why == "the server goes away" else 0)
+    with Http2Server(serve) as server, Client(**PRIOR, limits=limits) as client:
+        assert client.get(server.url).content == b"last"
+        assert is_gone.wait(60)
+        assert client.statistics()["open"] == 0
+
+
 def test_a_connection_that_the_server_has_closed(make_caller: MakeCaller) -> None:
     closed = [threading.Event(), threading.Event()]
 
@@ -407,9 +432,13 @@ def test_a_refused_connection_fails_all_that_wait() -> None:
 # -- ways to the server --------------------------------------------------------------------------
 
 
-async def test_what_waits_does_not_begin_on_a_connection_that_has_failed() -> None:
-    """A write fails, and what had arrived before is still read."""
+@pytest.mark.parametrize("is_secure", [False, True], ids=["http", "https"])
+async def test_nothing_begins_on_a_connection_that_has_failed(
+    is_secure: bool,
+) -> None:
+    """A write fails, and what had arrived before is still read. Another one begins in each of the next ticks."""
     is_gone = threading.Event()
+    others: list[asyncio.Future[Any]] = []
 
     def serve(peer: Http2Peer) -> None:
         if peer.number:
@@ -419,9 +448,16 @@ async def test_what_waits_does_not_begin_on_a_connection_that_has_failed() -> No
         stream, _ = peer.request()
         peer.next(DATA, stream)
         peer.answer(stream, b"first")
+        # More than one stream from here on.
+        peer.send(frame(SETTINGS, 0, 0, struct.pack(">HI", MOST_STREAMS, 100)))
         peer.wait_delivered()
         peer.reset()
         is_gone.set()
+
+    def ask(left: int) -> None:
+        others.append(asyncio.ensure_future(client.post(f"{server.url}/{left}", content=b"x")))
+        if left:
+            loop.call_soon(ask, left - 1)
 
     async def parts() -> AsyncIterator[bytes]:
         yield b"a"
@@ -429,12 +465,16 @@ async def test_what_waits_does_not_begin_on_a_connection_that_has_failed() -> No
         await asyncio.sleep(0)
         # The loop sees nothing of it before it writes again.
         assert is_gone.wait(60)
+        loop.call_soon(ask, 5)
         yield b"b"
 
+    loop = asyncio.get_running_loop()
     waits = asyncio.Event()
-    with Http2Server(serve) as server:
-        async with AsyncClient(**PRIOR, limits=Limits(max_connections=1), timeout=60) as client:
+    settings = {"http2": True, "verify": client_context()} if is_secure else PRIOR
+    with Http2Server(serve, server_context() if is_secure else None) as server:
+        async with AsyncClient(**settings, limits=Limits(max_connections=1), timeout=60) as client:
             first = asyncio.ensure_future(client.post(server.url, content=parts()))
             await waits.wait()
             second = asyncio.ensure_future(client.post(server.url + "/second", content=b"x"))
             assert [(await first).text, (await second).text] == ["first", "/second"]
+            assert [(await other).text for other in others] == [f"/{left}" for left in (5, 4, 3, 2, 1, 0)]

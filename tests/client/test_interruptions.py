@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dis
 import gc
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -202,12 +203,8 @@ def refused(client: Client, url: str) -> None:
 
 
 def too_late(client: Client, url: str) -> None:
-    listener, waiting = full_listener()
-    try:
+    with full_listener() as listener:
         client.get(f"http://127.0.0.1:{listener.getsockname()[1]}/")
-    finally:
-        for sock in [listener, *waiting]:
-            sock.close()
 
 
 @pytest.mark.parametrize(
@@ -239,11 +236,32 @@ def test_requests(action: Callable[[Client, str], None], server: Server) -> None
     assert place > PLACES_MIN
 
 
+@pytest.mark.parametrize("action", [first_request, streamed])
+def test_plain_code_in_a_coroutine(action: Callable[[Client, str], None], server: Server) -> None:
+    """Its task goes on, and a signal reaches the loop around it."""
+
+    async def interrupted(place: int) -> bool:
+        loop: Any = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        loop.add_signal_handler(signal.SIGUSR1, lambda: None)
+        fd = loop._csock.fileno()
+        with Client(trust_env=False, timeout=PATIENT) as client:
+            was_met = interrupter.run(lambda: action(client, server.url), place)
+            assert (asyncio.get_running_loop(), asyncio.current_task()) == (loop, task), interrupter.where
+            assert signal.set_wakeup_fd(fd, warn_on_full_buffer=False) == fd, interrupter.where
+        await asyncio.sleep(0)
+        return was_met
+
+    place = 1
+    with Interrupter() as interrupter:
+        while oneloop.run(interrupted(place)):
+            place += 1
+    assert place > PLACES_MIN
+
+
 @pytest.mark.parametrize("is_refused", [True, False])
 def test_a_loop_that_goes_on(is_refused: bool) -> None:
     """An interruption may leave the loop by a callback. The request learns of its connection's failure nevertheless."""
-    listener, waiting = full_listener()
-    port = 1 if is_refused else listener.getsockname()[1]
     place = 0
 
     async def main() -> None:
@@ -254,7 +272,8 @@ def test_a_loop_that_goes_on(is_refused: bool) -> None:
         await asyncio.wait([task], timeout=10)
 
     # The beginning of a callback is no place: one that does not even begin is lost, as in asyncio.
-    with Interrupter("CALL") as interrupter:
+    with full_listener() as listener, Interrupter("CALL") as interrupter:
+        port = 1 if is_refused else listener.getsockname()[1]
         while True:
             place += 1
             with closing(oneloop.new_event_loop()) as loop:
@@ -264,8 +283,6 @@ def test_a_loop_that_goes_on(is_refused: bool) -> None:
                 loop.run_until_complete(ended(task))
                 assert task.done(), f"waits for ever after {interrupter.where}"
                 assert isinstance(task.exception(), (Interruption, *EXPECTED)), interrupter.where
-    for sock in [listener, *waiting]:
-        sock.close()
     gc.collect()
     assert place > PLACES_MIN
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from oneloop.http import (
     ConnectError,
     DecodingError,
     Limits,
+    ReadError,
     RemoteProtocolError,
     Request,
     Response,
@@ -25,8 +29,9 @@ from oneloop.http import (
     TotalTimeout,
     WebSocketUpgradeError,
 )
+from tests.certificates import client_context
 from tests.client.conftest import MakeCaller, left_of_failure
-from tests.client.servers import Peer, RawServer
+from tests.client.servers import Peer, RawServer, secured
 
 # More than is read of a response that nobody wants.
 LONG = bytes(1 << 20)
@@ -330,3 +335,28 @@ async def test_what_fails_is_freed_with_its_error(fail: Callable[[AsyncClient, s
 
     with RawServer(serve) as server:
         assert await left_of_failure(lambda client: fail(client, f"{server.url}/")) == []
+
+
+def test_nothing_is_read_behind_a_record_that_cannot_be_decrypted(make_caller: MakeCaller) -> None:
+    most = 64 << 20
+    sent: list[int] = []
+    is_over = threading.Event()
+
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\npart")
+        count = 0
+        records = (b"\x17\x03\x03\x40\x00" + bytes(0x4000)) * 64
+        with socket.socket(fileno=os.dup(peer.sock.fileno())) as below, suppress(OSError):
+            while count < most:
+                count += below.send(records)
+        sent.append(count)
+        is_over.set()
+
+    with secured(serve) as server:
+        caller = make_caller(verify=client_context(), timeout=60)
+        with pytest.raises(ReadError):
+            caller.get(server.url)
+        assert is_over.wait(60)
+        assert sent[0] < most
+        assert caller.statistics()["open"] == 0

@@ -62,9 +62,8 @@ def test_most_connections_to_the_same_machine_are_not_waited_for() -> None:
 
 
 async def test_cancelled_and_closed_while_it_is_opened() -> None:
-    listener, waiting = full_listener()
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    with listener:
+    with full_listener() as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
         async with AsyncClient(timeout=None) as client:
             task = asyncio.ensure_future(client.get(url))
             await asyncio.sleep(0.02)
@@ -75,20 +74,15 @@ async def test_cancelled_and_closed_while_it_is_opened() -> None:
             await asyncio.sleep(0.02)
         with pytest.raises(CloseError):
             await other
-    for sock in waiting:
-        sock.close()
 
 
 async def test_whoever_is_cancelled_while_addresses_are_tried_is_freed_at_once() -> None:
     """`cancelled` looks: the error that ends the task has the frames in which it waited."""
     loop: Any = asyncio.get_running_loop()
-    listener, waiting = full_listener()
-    silent = (socket.AF_INET, listener.getsockname())
-    with listener:
+    with full_listener() as listener:
+        silent = (socket.AF_INET, listener.getsockname())
         for ticks in range(5):
             assert (await cancelled(dial(loop, [silent, silent]), ticks)).cancelled()
-    for sock in waiting:
-        sock.close()
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["in the same moment", "after it was cancelled"])
@@ -158,10 +152,9 @@ def test_from_a_local_address(make_caller: MakeCaller) -> None:
 
 async def test_the_first_address_that_takes_the_connection() -> None:
     loop: Any = asyncio.get_running_loop()
-    listener, waiting = full_listener()
     refused = (socket.AF_INET, ("127.0.0.1", free_port()))
-    silent = (socket.AF_INET, listener.getsockname())
-    with RawServer(hold) as server, listener:
+    with RawServer(hold) as server, full_listener() as listener:
+        silent = (socket.AF_INET, listener.getsockname())
         right = (socket.AF_INET, ("127.0.0.1", server.port))
         for addresses in ([refused, right], [silent, right], [right, silent], [refused, silent, right], [right]):
             began = time.monotonic()
@@ -177,8 +170,6 @@ async def test_the_first_address_that_takes_the_connection() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.4):
                 await dial(loop, [silent, silent, refused])
-    for sock in waiting:
-        sock.close()
 
 
 async def test_names_are_kept_for_some_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from oneloop.http import AsyncClient, Client, CloseError, ConnectTimeout, Limits, PrivateAddress, Retry, Timeout
 from oneloop.http import client as package
+from oneloop.http.client import openings
+from oneloop.http.client.dialing import begin
 from tests.client.conftest import MakeCaller
 from tests.client.servers import Peer, RawServer, echo, full_listener
 
@@ -112,10 +114,40 @@ def test_interrupted_at_each_line(target: str, request: pytest.FixtureRequest) -
     assert line > 30
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
+async def test_an_opening_that_has_begun_when_its_start_is_interrupted_ends() -> None:
+    loop = asyncio.get_running_loop()
+
+    class Interruption(BaseException):
+        pass
+
+    begun: list[asyncio.Task[Any]] = []
+
+    def factory(loop: Any, steps: Any, **given: Any) -> Any:
+        task = asyncio.eager_task_factory(loop, steps, **given)
+        if steps.__qualname__ == "Pool._open":
+            begun.append(task)
+            raise Interruption
+        return task
+
+    with full_listener() as listener, RawServer(echo) as server:
+        async with AsyncClient(limits=Limits(max_connections=1), timeout=None) as client:
+            loop.set_task_factory(factory)
+            try:
+                with pytest.raises(Interruption):
+                    # A name: it is looked up within a task.
+                    await client.get(f"http://localhost:{listener.getsockname()[1]}/")
+            finally:
+                loop.set_task_factory(None)
+            await asyncio.wait(begun)
+            assert begun[0].cancelled()
+            assert client.statistics()["open"] == 0
+            assert (await client.get(f"{server.url}/next")).content == b"/next"
+
+
 async def test_who_gives_up_last_ends_the_opening() -> None:
     """That was begun for a request that was given up before."""
-    listener, waiting = full_listener()
-    try:
+    with full_listener() as listener:
         async with AsyncClient(limits=Limits(max_connections=1), timeout=None) as client:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
             requests = [asyncio.ensure_future(client.get(url)) for _ in range(3)]
@@ -125,18 +157,14 @@ async def test_who_gives_up_last_ends_the_opening() -> None:
                 request.cancel()
                 await asyncio.wait([request])
             assert client.statistics()["open"] == 0
-    finally:
-        for sock in [listener, *waiting]:
-            sock.close()
 
 
 @pytest.mark.parametrize("protocols", [{}, {"http1": False, "http2": True}], ids=["http1", "http2"])
 @pytest.mark.parametrize("pool", [None, 0.05])
 async def test_who_waits_for_the_place_has_the_limits_of_its_own(pool: float | None, protocols: Any) -> None:
     """Not those of the one that had it, nor that of the turn, which it has."""
-    listener, waiting = full_listener()
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    try:
+    with full_listener() as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
         async with AsyncClient(limits=Limits(max_connections=1), timeout=None, **protocols) as client:
             first = asyncio.ensure_future(client.get(url))
             await asyncio.sleep(0)
@@ -148,16 +176,67 @@ async def test_who_waits_for_the_place_has_the_limits_of_its_own(pool: float | N
             with pytest.raises(ConnectTimeout):
                 await second
             assert client.statistics()["open"] == 0
-    finally:
-        for sock in [listener, *waiting]:
-            sock.close()
+
+
+async def test_a_connection_is_for_the_request_that_it_was_opened_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits with its own limits, and who gives up ends the opening that nobody else needs."""
+
+    def once(peer: Peer) -> None:
+        peer.head()
+        peer.answer(b"once", "200 OK", "Connection: close")
+
+    with full_listener() as silent, RawServer(once) as server:
+        targets = [silent.getsockname()]
+
+        def first_elsewhere(address: Any, local_address: Any) -> Any:
+            return begin((address[0], targets.pop() if targets else address[1]), local_address)
+
+        monkeypatch.setattr(openings, "begin", first_elsewhere)
+        async with AsyncClient(timeout=Timeout(None)) as client:
+            first = asyncio.ensure_future(client.get(f"{server.url}/first"))
+            await asyncio.sleep(0)
+            second = asyncio.ensure_future(client.get(f"{server.url}/second", timeout=Timeout(None, connect=20)))
+            done, _ = await asyncio.wait([first, second], timeout=60, return_when=asyncio.FIRST_COMPLETED)
+            assert done == {second}
+            assert client.statistics()["open"] == 1
+            first.cancel()
+            await asyncio.wait([first])
+            assert client.statistics()["open"] == 0
+
+
+async def test_who_gives_up_forgets_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop: Any = asyncio.get_running_loop()
+    asked: list[str] = []
+    look_up = loop.getaddrinfo
+
+    async def getaddrinfo(host: str, *args: Any, **kwargs: Any) -> Any:
+        asked.append(host)
+        return await look_up("127.0.0.1", *args, **kwargs)
+
+    monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+    with full_listener() as silent, RawServer(echo) as server:
+        async with AsyncClient(timeout=None, dns_cache_s=60.0) as client:
+            url = f"http://name.test:{server.port}/"
+            assert (await client.get(url, headers={"Connection": "close"})).text == "/"
+            targets = [silent.getsockname()]
+
+            def elsewhere(address: Any, local_address: Any) -> Any:
+                return begin((address[0], targets.pop() if targets else address[1]), local_address)
+
+            monkeypatch.setattr(openings, "begin", elsewhere)
+            given_up = asyncio.ensure_future(client.post(url))
+            await asyncio.sleep(0.01)
+            assert not targets
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            assert (await client.post(url)).text == "/"
+            assert asked == ["name.test"]
 
 
 async def test_those_that_wait_for_one_that_is_given_up_do_not_open_one_each() -> None:
     """Nothing says that the server does not speak HTTP/2."""
-    listener, waiting = full_listener()
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    try:
+    with full_listener() as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
         async with AsyncClient(http1=False, http2=True, timeout=None) as client:
             requests = [asyncio.ensure_future(client.get(url)) for _ in range(4)]
             await asyncio.sleep(0.02)
@@ -166,24 +245,17 @@ async def test_those_that_wait_for_one_that_is_given_up_do_not_open_one_each() -
                 request.cancel()
                 await asyncio.wait([request])
             assert client.statistics()["open"] == 0
-    finally:
-        for sock in [listener, *waiting]:
-            sock.close()
 
 
 @pytest.mark.parametrize("retries", [0, 2])
 async def test_closed_while_connecting(retries: int) -> None:
-    listener, waiting = full_listener()
-    try:
+    with full_listener() as listener:
         client = AsyncClient(retries=Retry(retries, backoff_s=0.01))
         request = asyncio.ensure_future(client.get(f"http://127.0.0.1:{listener.getsockname()[1]}/"))
         await asyncio.sleep(0.02)
         await client.aclose()
         with pytest.raises(CloseError):
             await request
-    finally:
-        for sock in [listener, *waiting]:
-            sock.close()
 
 
 async def test_a_burst_above_the_limit_leaves_its_connections() -> None:

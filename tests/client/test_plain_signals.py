@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from oneloop.http import Client
+from oneloop.http.client import callers
 from oneloop.http.client.openings import Opening
 from tests.client.servers import Peer, RawServer, echo
 
@@ -102,6 +105,57 @@ def test_an_interrupted_download_does_not_go_on(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
         assert client.get(server.url).text == "other"
         assert client.statistics()["open"] == 1
+
+
+def test_interrupted_while_another_thread_runs_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was waited for ends, and the response of the other thread is whole."""
+    pytest.importorskip("httpcore")
+    from oneloop.compat import httpcore
+
+    ends = threading.Event()
+    waits: list[int] = []
+    allocate = _thread.allocate_lock
+
+    def serve(peer: Peer) -> None:
+        if b"/slow" in peer.head():
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npart")
+            assert ends.wait(60)
+            peer.send(b"rest")
+        else:
+            peer.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+            peer.wait_for_end()
+
+    class Place:
+        """A lock of whoever waits for another thread; a signal comes when the main thread does."""
+
+        def __init__(self) -> None:
+            self._lock = allocate()
+            self.release = self._lock.release
+
+        def acquire(self) -> None:
+            is_waiting = self._lock.locked() and threading.current_thread() is threading.main_thread()
+            if is_waiting and not waits:
+                waits.append(1)
+                signal.raise_signal(signal.SIGUSR1)
+            self._lock.acquire()
+
+    with RawServer(serve) as server, httpcore.ConnectionPool() as pool:
+        slow = pool.stream("GET", f"{server.url}/slow")
+        switched = pool.stream("GET", server.url, headers={"Upgrade": "x"})
+        with slow as response, switched as other:
+            stream = other.extensions["network_stream"]
+            content: list[bytes] = []
+            reader = threading.Thread(target=lambda: content.extend(response.iter_stream()))
+            reader.start()
+            while not stream._caller.loop.is_running():
+                time.sleep(0.001)
+            monkeypatch.setattr(callers, "_allocate_lock", Place)
+            with pytest.raises(Alarm):
+                stream.read(10)
+            assert (waits, reader.is_alive()) == ([1], True)
+            ends.set()
+            reader.join(60)
+            assert b"".join(content) == b"partrest"
 
 
 def test_of_several_exceptions_one_is_raised_and_the_others_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -140,16 +140,13 @@ async def test_the_place_of_any_idle_connection_is_given_away() -> None:
 
 async def test_the_total_timeout_holds_while_a_connection_is_opened() -> None:
     """Also for a request that had to wait for its turn before."""
-    listener, waiting = full_listener()
-    with RawServer(echo) as server, listener:
+    with RawServer(echo) as server, full_listener() as listener:
         limits = Limits(max_connections=1)
         async with AsyncClient(limits=limits, timeout=Timeout(None, total=0.3)) as client:
             first = asyncio.ensure_future(client.get(server.url))
             second = asyncio.ensure_future(client.get(f"http://127.0.0.1:{listener.getsockname()[1]}/"))
             results = await asyncio.gather(first, second, return_exceptions=True)
             assert any(isinstance(result, TotalTimeout) for result in results), results
-    for sock in waiting:
-        sock.close()
 
 
 async def test_failed_requests_leave_nothing() -> None:

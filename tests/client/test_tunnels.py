@@ -160,6 +160,24 @@ def test_bytes_before_tls_are_refused(httpcore: Any) -> None:
             stream.start_tls(client_context(), "localhost", 60)
 
 
+def test_no_tls_behind_the_end_of_the_other_side(httpcore: Any) -> None:
+    is_closed = threading.Event()
+
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(SWITCHES)
+        peer.end()
+        peer.wait_for_end()
+        is_closed.set()
+
+    with RawServer(serve) as server, upgraded(httpcore, server) as stream:
+        assert stream.read(10) == b""
+        with pytest.raises(httpcore.ConnectError, match="closed"):
+            stream.start_tls(client_context(), "localhost", 60)
+        # Before the program closes the response.
+        assert is_closed.wait(60)
+
+
 def test_a_proxy_says_nothing_behind_its_response(make_caller: MakeCaller) -> None:
     def serve(peer: Peer) -> None:
         assert peer.head().startswith(b"CONNECT localhost:1 ")

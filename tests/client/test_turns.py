@@ -204,6 +204,8 @@ def test_a_response_that_comes_while_a_handler_waits_for_another_one() -> None:
     with RawServer(serve) as server, Client(timeout=None) as client, handled(ask):
         assert client.get(server.url + "/outer").content == b"outer"
         assert inner == [b"inner"]
+        # The handler has slept, too, while it waited.
+        assert client._callers.here().loop.statistics().ticks < 200
 
 
 def test_a_handler_sends_a_request_and_closes_the_client() -> None:
@@ -393,6 +395,39 @@ def test_signal_handlers_of_the_loop_around_plain_code(is_own: bool) -> None:
             alarm.start()
             assert client.get(server.url + "/held").content == b"held"
             alarm.join()
+
+
+def test_a_handler_adds_one_to_the_loop_around_plain_code() -> None:
+    """While the client's loop sleeps. It is told of that signal, too."""
+    served = Served()
+    is_added = threading.Event()
+
+    def interrupt() -> None:
+        assert is_added.wait(60)
+        # The main thread sleeps again, most likely.
+        time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGUSR2)
+        served.ends.set()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        got = asyncio.Event()
+
+        def add(*_: object) -> None:
+            loop.add_signal_handler(signal.SIGUSR2, got.set)
+            is_added.set()
+
+        with interrupted(add, served.holds):
+            assert client.get(server.url + "/held").content == b"held"
+        await asyncio.wait_for(got.wait(), 20)
+        loop.remove_signal_handler(signal.SIGUSR2)
+
+    with RawServer(served) as server, Client(timeout=None, limits=Limits(keepalive_expiry=None)) as client:
+        alarm = threading.Thread(target=interrupt)
+        alarm.start()
+        oneloop.run(main())
+        alarm.join()
+        assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_another_thread_runs_the_loop_of_plain_code_in_a_coroutine() -> None:

@@ -33,6 +33,12 @@ def test_timeout_raises_itself_or_what_is_given() -> None:
     assert not timeout.pending
 
 
+def test_a_timeout_is_a_number() -> None:
+    for seconds in ("1", [], object()):
+        with pytest.raises(TypeError, match="real number"):
+            Timeout(seconds)  # type: ignore[arg-type]
+
+
 def test_timeout_that_is_cancelled_or_never_comes() -> None:
     with Timeout(0.001) as timeout:
         assert timeout.pending

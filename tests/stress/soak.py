@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 import time
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 from tests.loops import FACTORIES
 from tests.stress.few_faults import FewFaults
 from tests.stress.jobs import Load, Rooms
-from tests.stress.samples import Sample, draw, growth, take
+from tests.stress.samples import Sample, draw, growth, take, thread_count
 
 
 class Lag:
@@ -59,7 +58,7 @@ async def _warm_up(load: Load) -> int:
     most, calm = 0, 0
     while calm < 10:
         await load.round()
-        threads = len(os.listdir("/proc/self/task"))
+        threads = thread_count()
         calm = calm + 1 if threads <= most else 0
         most = max(most, threads)
     return most

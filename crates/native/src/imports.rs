@@ -92,6 +92,9 @@ imports! {
     hub_destroyed = "oneloop.green.exceptions", "HubDestroyed";
     running_loop = "asyncio.events", "_get_running_loop";
     set_running_loop = "asyncio.events", "_set_running_loop";
+    current_task = "asyncio.tasks", "current_task";
+    enter_task = "asyncio.tasks", "_enter_task";
+    leave_task = "asyncio.tasks", "_leave_task";
 }
 
 /// Whether TLS transports of the running version check if the transport below is closing (Python 3.14).

@@ -263,7 +263,7 @@ class Fetcher:
 
     async def _read(self, exchange: ClientExchange, limit_bytes: int) -> int:
         """Read the body up to the limit. Returns how much was read; a longer one ends its connection."""
-        if exchange.is_complete:
+        if exchange.is_done:
             return min(len(exchange.take()), limit_bytes)
         len_bytes = 0
         while piece := await exchange.piece():

@@ -88,7 +88,7 @@ class Opener:
 
     async def _open(self, origin: ClientOrigin, exchange: Any) -> None:
         phases: Phases = exchange.wishes
-        connection: ClientConnection = origin.new_connection()
+        connection: ClientConnection = origin.new_connection(exchange)
         try:
             async with asyncio.timeout_at(phases.deadline) as phases.timer:
                 await self._connect(origin.route, phases, connection)

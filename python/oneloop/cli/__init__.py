@@ -48,14 +48,15 @@ def main(arguments: list[str] | None = None) -> None:
     if not arguments:
         _refuse(f"no command given. {_NAMES}")
     command, *rest = arguments
+    if command in ("-V", "--version") or (rest == ["--version"] and command in COMMANDS and command != "run"):
+        # `oneloop run --version` is Python's.
+        print(f"oneloop {oneloop.__version__}")
+        raise SystemExit(0)
     if command in COMMANDS:
         # Only this command's file is imported: a program should not find modules that it did not ask for.
         import_module(f"oneloop.cli.{command}").main(rest)
     elif command in ("-h", "--help"):
         print(_HELP.format(commands="\n".join(f"  {name:10}  {text}" for name, text in COMMANDS.items())), end="")
-        raise SystemExit(0)
-    elif command in ("-V", "--version"):
-        print(f"oneloop {oneloop.__version__}")
         raise SystemExit(0)
     else:
         _refuse(_unknown(command, arguments))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from math import inf
+from math import inf, ldexp
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from greenlet import getcurrent
@@ -37,6 +37,9 @@ class Timeout(BaseException):
             string. Anything else: raise TypeError.
         ref: whether the timer keeps the loop alive.
         priority: ignored; accepted because gevent has it.
+
+    Raises:
+        TypeError: `seconds` is no number.
     """
 
     def __init__(
@@ -47,6 +50,9 @@ class Timeout(BaseException):
         priority: int = -1,
     ) -> None:
         BaseException.__init__(self)
+        if seconds is not None:
+            # Unlike `float`, it takes no text.
+            ldexp(seconds, 0)
         self.seconds = seconds
         self.exception = exception
         self._ref = ref

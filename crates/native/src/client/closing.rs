@@ -77,7 +77,7 @@ impl ClientConnection {
         let aborted = Self::abort(slf);
         let (home, origin) = slf.get().home(py);
         let (told, raised) = failure::told(py, error, Kind::ConnectError, GIVEN_UP);
-        raised.and(home.stillborn(origin, told)).and(aborted)
+        raised.and(home.stillborn(origin, slf, told)).and(aborted)
     }
 
     /// Closes it in an orderly way, although it carries an exchange.

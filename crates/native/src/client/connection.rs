@@ -49,7 +49,12 @@ pub trait Home: Sync {
     ) -> PyResult<()>;
 
     /// The connection has got its transport, and cannot be used.
-    fn stillborn(&self, origin: &Bound<'_, PyAny>, error: PyErr) -> PyResult<()>;
+    fn stillborn(
+        &self,
+        origin: &Bound<'_, PyAny>,
+        connection: &Bound<'_, ClientConnection>,
+        error: PyErr,
+    ) -> PyResult<()>;
 
     /// The connection is closing, or gone.
     fn closed(
@@ -132,6 +137,8 @@ pub struct State {
     /// If it speaks HTTP/2. Its exchanges are there then, and `exchange` is not used.
     pub h2: Option<Box<Http2<ClientExchange>>>,
     pub exchange: Option<Object<ClientExchange>>,
+    /// Until it is open: the one that it is opened for.
+    pub opened_for: Option<Object<ClientExchange>>,
     pub awaited: Awaited,
     pub deadline_ns: u64,
     /// What the server had not read when the deadline was set, in bytes.
@@ -169,7 +176,7 @@ pub struct ClientConnection {
 pub const BODY_HIGH_BYTES: usize = 256 * 1024;
 
 impl ClientConnection {
-    pub fn new(terms: Terms) -> Self {
+    pub fn new(terms: Terms, opened_for: Option<Object<ClientExchange>>) -> Self {
         let state = State {
             under: None,
             input: Input::Idle,
@@ -178,6 +185,7 @@ impl ClientConnection {
             informational: 0,
             h2: None,
             exchange: None,
+            opened_for,
             awaited: Awaited::Nothing,
             deadline_ns: NEVER_NS,
             undrained: 0,
@@ -463,14 +471,15 @@ impl ClientConnection {
             Some(_) => Ok(()),
         };
         let lost = ended.and(Self::lose(slf, exc));
-        let (under, buffer, timer, h2) = this.state.with(py, |s| {
+        let (under, buffer, timer, h2, opened_for) = this.state.with(py, |s| {
             s.is_lost = true;
             s.input = Input::Closed;
             s.deadline_ns = NEVER_NS;
             s.timer_ns = NEVER_NS;
-            (s.under.take(), std::mem::take(&mut s.buffer), s.timer.take(), s.h2.take())
+            let (under, buffer) = (s.under.take(), std::mem::take(&mut s.buffer));
+            (under, buffer, s.timer.take(), s.h2.take(), s.opened_for.take())
         });
-        drop((under, buffer, h2));
+        drop((under, buffer, h2, opened_for));
         this.is_full.store(false, Ordering::Relaxed);
         let cancelled = cancel_timer(py, timer);
         lost.and(Self::leave(slf)).and(cancelled)
@@ -521,7 +530,7 @@ impl ClientConnection {
                     Some(Under::Other(other)) => visit.call(other)?,
                     None => {}
                 }
-                if let Some(exchange) = &s.exchange {
+                for exchange in s.exchange.iter().chain(&s.opened_for) {
                     exchange.visit(&visit)?;
                 }
                 for open in s.h2.iter().flat_map(|h2| h2.streams.values()) {
@@ -533,9 +542,10 @@ impl ClientConnection {
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        let old = self
-            .state
-            .with(py, |s| (s.under.take(), s.exchange.take(), s.timer.take(), s.h2.take()));
+        let old = self.state.with(py, |s| {
+            let exchanges = (s.exchange.take(), s.opened_for.take());
+            (s.under.take(), exchanges, s.timer.take(), s.h2.take())
+        });
         drop(old);
     }
 }

@@ -106,7 +106,7 @@ impl ClientExchange {
     fn close(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let given_up = Self::give_up(slf);
         given_up.and(slf.get().wake_waiters(slf.py()))?;
-        Ok(!slf.get().is_complete(slf.py()))
+        Ok(!slf.get().is_done(slf.py()))
     }
 
     /// End a tunnel: the connection is closed when what was written has been sent.
@@ -204,7 +204,7 @@ impl ClientExchange {
 
     /// The whole response has arrived, and the loop need not run for it any more.
     #[getter]
-    fn is_complete(&self, py: Python<'_>) -> bool {
+    fn is_done(&self, py: Python<'_>) -> bool {
         self.state.with(py, |s| s.is_complete && !s.is_ending)
     }
 

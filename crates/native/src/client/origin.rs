@@ -128,16 +128,27 @@ impl ClientOrigin {
             return ClientConnection::close(connection);
         }
         // What a server says before it is asked is for the first exchange to complain about.
-        let passed_on = Self::pass_on(slf, connection);
+        let passed_on = match slf.get().take_opened_for(connection) {
+            Some(exchange) => {
+                let begun = ClientConnection::begin(connection, &exchange);
+                begun.and(Self::share(slf, connection))
+            }
+            None => Self::pass_on(slf, connection),
+        };
         let reopened = Self::reopen(slf);
         passed_on.and(reopened).and(Self::decided(slf, connection.get().is_http2()))
     }
 
     /// A connection has got its transport, and cannot be used.
-    pub fn stillborn(slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
+    pub fn stillborn(
+        slf: &Bound<'_, Self>,
+        connection: &Bound<'_, ClientConnection>,
+        error: PyErr,
+    ) -> PyResult<()> {
         let py = slf.py();
         let mut outcome = Ok(());
-        if let Some(exchange) = slf.get().next_waiting(py) {
+        let own = slf.get().take_opened_for(connection);
+        if let Some(exchange) = own.or_else(|| slf.get().next_waiting(py)) {
             outcome = Self::fail_queued(slf, &exchange, error);
         }
         slf.get().state.with(py, |s| s.is_serial = false);
@@ -176,12 +187,19 @@ impl ClientOrigin {
         Self::one_less(slf)
     }
 
+    /// A place is free. One that is given back twice must not make the pool look full for ever.
+    fn place_left(&self, py: Python<'_>) {
+        let pool = self.pool.get();
+        debug_assert!(pool.state.with(py, |s| s.open > 0), "a place is given back twice");
+        self.state.with(py, |s| s.open = s.open.saturating_sub(1));
+        pool.state.with(py, |s| s.open = s.open.saturating_sub(1));
+    }
+
     /// There is room for another connection.
     fn one_less(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        this.state.with(py, |s| s.open -= 1);
-        this.pool.get().state.with(py, |s| s.open -= 1);
+        this.place_left(py);
         let served = ClientPool::serve_queue(this.pool.bind(py));
         served.and(Self::open_more(slf))
     }
@@ -257,11 +275,8 @@ impl ClientOrigin {
         error: PyErr,
     ) -> PyResult<()> {
         let py = slf.py();
-        slf.get().state.with(py, |s| {
-            s.open -= 1;
-            s.openings = s.openings.saturating_sub(1);
-        });
-        slf.get().pool.get().state.with(py, |s| s.open -= 1);
+        slf.get().state.with(py, |s| s.openings = s.openings.saturating_sub(1));
+        slf.get().place_left(py);
         let (told, raised) = failure::told(py, error, Kind::ConnectError, GIVEN_UP);
         if !exchange.get().is_queued(py) {
             return raised.and(Err(told));
@@ -393,8 +408,12 @@ impl ClientOrigin {
         Bound::new(py, ClientExchange::new(owner, Self::dispatcher(slf), request))
     }
 
-    /// The protocol of a new connection.
-    fn new_connection(slf: &Bound<'_, Self>) -> PyResult<Py<ClientConnection>> {
+    /// The protocol of a new connection, which is opened for an exchange.
+    #[pyo3(signature = (exchange = None, /))]
+    fn new_connection(
+        slf: &Bound<'_, Self>,
+        exchange: Option<Bound<'_, ClientExchange>>,
+    ) -> PyResult<Py<ClientConnection>> {
         let py = slf.py();
         let pool = slf.get().pool.bind(py);
         let terms = Terms {
@@ -404,7 +423,7 @@ impl ClientOrigin {
             protocol: slf.get().protocol,
             idle_ns: pool.get().idle_ns,
         };
-        let connection = Py::new(py, ClientConnection::new(terms))?;
+        let connection = Py::new(py, ClientConnection::new(terms, exchange.map(Object::new)))?;
         ClientPool::note_connection(pool, connection.bind(py))?;
         Ok(connection)
     }

@@ -63,8 +63,13 @@ impl Home for Calls {
         ClientOrigin::give_back(of(origin), connection)
     }
 
-    fn stillborn(&self, origin: &Bound<'_, PyAny>, error: PyErr) -> PyResult<()> {
-        ClientOrigin::stillborn(of(origin), error)
+    fn stillborn(
+        &self,
+        origin: &Bound<'_, PyAny>,
+        connection: &Bound<'_, ClientConnection>,
+        error: PyErr,
+    ) -> PyResult<()> {
+        ClientOrigin::stillborn(of(origin), connection, error)
     }
 
     fn closed(

@@ -1,5 +1,6 @@
 //! The exchanges that wait for a connection of an origin: who is next, for how long, and who has gone.
 
+use super::connection::ClientConnection;
 use super::exchange::{ClientExchange, Stage};
 use super::origin::ClientOrigin;
 use super::timeouts::NEVER_NS;
@@ -18,6 +19,22 @@ impl ClientOrigin {
                 return Some(next);
             }
         }
+    }
+
+    /// The exchange that a connection was opened for, if it still waits for one: it does so with its own limits.
+    pub fn take_opened_for<'py>(
+        &self,
+        connection: &Bound<'py, ClientConnection>,
+    ) -> Option<Bound<'py, ClientExchange>> {
+        let py = connection.py();
+        let own = connection.get().state.with(py, |s| s.opened_for.take())?;
+        // It may have got another one, which has failed: then it is `waiting` again.
+        let found = self.state.with(py, |s| {
+            let at = s.opening.iter().position(|other| other.as_ptr() == own.as_ptr())?;
+            s.opening.remove(at)
+        })?;
+        let found = found.bind(py).clone();
+        found.get().is_queued(py).then_some(found)
     }
 
     /// Whether an exchange waits that no connection is being opened for.

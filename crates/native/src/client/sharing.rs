@@ -39,11 +39,15 @@ impl ClientOrigin {
 
     /// Whether it is not known yet if another connection is needed.
     pub fn is_undecided(&self, py: Python<'_>) -> bool {
-        self.is_opening_for_all(py)
-            || self.state.with(py, |s| {
-                let mut busy = s.shared.iter().map(|kept| kept.as_ref().get());
-                s.is_serial && busy.any(|kept| !kept.is_greeted(py) && kept.is_open(py))
-            })
+        if self.is_opening_for_all(py) {
+            return true;
+        }
+        let (is_serial, shared) = self.state.with(py, |s| {
+            let shared: Vec<_> = s.shared.iter().map(|kept| kept.bind(py).clone()).collect();
+            (s.is_serial, shared)
+        });
+        let is_coming = |kept: &ClientConnection| !kept.is_greeted(py) && kept.is_open(py);
+        is_serial && shared.iter().any(|kept| is_coming(kept.get()))
     }
 
     /// Exchanges that wait begin on a connection that carries one already, as many as it takes.
@@ -137,7 +141,7 @@ impl ClientOrigin {
         Self::open_rest(slf)
     }
 
-    /// A connection is open, or could not be opened: what it does not serve gets others.
+    /// A connection is open: what it does not serve gets others.
     pub fn decided(slf: &Bound<'_, Self>, is_serial: bool) -> PyResult<()> {
         if slf.get().protocol != Protocol::Http1 {
             slf.get().state.with(slf.py(), |s| s.is_serial = is_serial);

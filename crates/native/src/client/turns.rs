@@ -10,9 +10,8 @@
 
 use crate::event_loop::LoopCore;
 use crate::ffi::values::Value;
-#[cfg(Py_3_13)]
-use crate::ffi::wakeup;
 use crate::ffi::{LoopCell, Object, call};
+use crate::imports;
 use oneloop_engine::sys::{fork, thread};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, intern};
@@ -25,6 +24,8 @@ struct State {
     runs: u64,
     /// Locks, which are released when the loop has been run.
     waiting: Vec<Object>,
+    /// The handle that stops the run around a nested one.
+    stop: Option<Object>,
 }
 
 enum Turn {
@@ -72,50 +73,43 @@ impl ClientTurns {
         outcome
     }
 
-    /// Runs the loop within its run. What that one has set stays as it was.
+    /// Runs the loop within its run, which goes on where it was.
     fn run_nested(&self, run: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = run.py();
-        let owner = self.owner.bind(py);
-        let name = intern!(py, "_thread_id");
-        let thread = owner.getattr(name)?;
-        let ran = without_wakeup_fd(owner, || call::call0(run))?;
-        let restored = owner.setattr(name, thread);
+        // That of the one before, which would only stop this one.
+        self.cancel_stop(py)?;
+        let ran = call::call0(run);
         // What has stopped this run may have been meant for the one around it.
+        let owner = self.owner.bind(py);
         let stopped = owner
             .getattr(intern!(py, "stop"))
-            .and_then(|stop| owner.call_method1(intern!(py, "call_soon_threadsafe"), (stop,)));
+            .and_then(|stop| owner.call_method1(intern!(py, "call_soon_threadsafe"), (stop,)))
+            .map(|handle| {
+                let handle = Object::new(handle);
+                drop(self.state.with(py, |s| s.stop.replace(handle)));
+            });
         let ended = self.end_run(py, Some((thread::ident(), fork::generation())));
-        ran.and(restored).and(stopped.map(drop)).and(ended)
+        ran.and(stopped).and(ended)
     }
-}
 
-/// Calls `run` while the process's wakeup descriptor is not the loop's. A handler that runs between the loop's look for
-/// signals and its sleep finds it set, and the run within would take it for the program's.
-#[cfg(Py_3_13)]
-fn without_wakeup_fd<T>(owner: &Bound<'_, LoopCore>, run: impl FnOnce() -> T) -> PyResult<T> {
-    let py = owner.py();
-    let socket = owner.getattr(intern!(py, "_csock"))?;
-    // A loop that is told of the signals of another one keeps the descriptor.
-    if socket.is_none() || owner.getattr(intern!(py, "_may_be_told"))?.is_truthy()? {
-        return Ok(run());
+    fn cancel_stop(&self, py: Python<'_>) -> PyResult<()> {
+        match self.state.with(py, |s| s.stop.take()) {
+            Some(handle) => handle.bind(py).call_method0(intern!(py, "cancel")).map(drop),
+            None => Ok(()),
+        }
     }
-    let ours: i32 = socket.call_method0(intern!(py, "fileno"))?.extract()?;
-    // Another one's is never out of place without this one there, which passes on what it is told.
-    let found = wakeup::swap(py, ours);
-    if found != ours {
-        wakeup::swap(py, found);
-        return Ok(run());
-    }
-    wakeup::swap(py, -1);
-    let result = run();
-    wakeup::swap(py, found);
-    Ok(result)
-}
 
-/// These versions have no wakeup descriptor while the loop sleeps.
-#[cfg(not(Py_3_13))]
-fn without_wakeup_fd<T>(_owner: &Bound<'_, LoopCore>, run: impl FnOnce() -> T) -> PyResult<T> {
-    Ok(run())
+    /// Gives the process's wakeup descriptor back to the loop that had it. What was interrupted is done again.
+    fn leave_signals(owner: &Bound<'_, LoopCore>) -> PyResult<()> {
+        let py = owner.py();
+        let leave = || -> PyResult<()> {
+            if owner.getattr(intern!(py, "_may_be_told"))?.is_truthy()? {
+                owner.call_method0(intern!(py, "_end_run"))?;
+            }
+            Ok(())
+        };
+        leave().or_else(|error| leave().and(Err(error)))
+    }
 }
 
 #[pymethods]
@@ -123,6 +117,28 @@ impl ClientTurns {
     #[new]
     fn new(owner: Py<LoopCore>) -> Self {
         Self { owner, state: LoopCell::default() }
+    }
+
+    /// Run the loop until it is stopped. If another one runs here, it and its task are set aside meanwhile: a call that
+    /// blocks in a coroutine is a mistake, but one that works with other clients.
+    fn run(&self, py: Python<'_>) -> PyResult<()> {
+        let owner = self.owner.bind(py);
+        let outer = call::call0(&imports::running_loop(py)?)?;
+        let task = if outer.is_none() {
+            None
+        } else {
+            Some(call::call1(&imports::current_task(py)?, &outer)?).filter(|task| !task.is_none())
+        };
+        let (enter, leave) = (imports::enter_task(py)?, imports::leave_task(py)?);
+        let set_running_loop = imports::set_running_loop(py)?;
+        if let Some(task) = &task {
+            // Since Python 3.14 a thread runs only one at a time.
+            call::call2(&leave, &outer, task)?;
+        }
+        let ran = call::call1(&set_running_loop, owner).and_then(|_| LoopCore::_run(owner));
+        let shown = call::call1(&set_running_loop, &outer).map(drop);
+        let entered = task.map_or(Ok(()), |task| call::call2(&enter, &outer, &task).map(drop));
+        ran.and(shown).and(entered).and(Self::leave_signals(owner))
     }
 
     /// How often the loop has been run. Ask for it before you look whether a wait is over.
@@ -166,11 +182,11 @@ impl ClientTurns {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.owner)?;
         self.state
-            .peek(|s| s.waiting.iter().try_for_each(|place| place.visit(&visit)))
+            .peek(|s| s.waiting.iter().chain(&s.stop).try_for_each(|held| held.visit(&visit)))
             .unwrap_or(Ok(()))
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        drop(self.state.with(py, |s| std::mem::take(&mut s.waiting)));
+        drop(self.state.with(py, |s| (std::mem::take(&mut s.waiting), s.stop.take())));
     }
 }

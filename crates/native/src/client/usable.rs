@@ -44,15 +44,20 @@ impl ClientConnection {
         is_quiet && is_closing.and_then(|is| is.is_truthy()).is_ok_and(|is_closing| !is_closing)
     }
 
-    /// Whether its socket has ended, of which TLS above it may not know yet.
+    /// Whether its transport has ended, or one below, of which those above are told in a later tick.
     pub fn is_over_below(&self, py: Python<'_>) -> bool {
-        match self.under(py) {
-            Some(Under::Stream(stream)) => stream.get().is_over(py),
-            Some(Under::Other(other)) => match tls_below(other.bind(py)) {
-                Some(Under::Stream(stream)) => stream.get().is_over(py),
-                _ => false,
-            },
-            None => true,
+        let mut under = self.under(py);
+        loop {
+            match under {
+                Some(Under::Stream(stream)) => return stream.get().is_over(py),
+                Some(Under::Other(other)) => match other.bind(py).cast::<TlsTransport>() {
+                    Ok(tls) if tls.get().is_over(py) => return true,
+                    // Without one below it is lost.
+                    Ok(tls) => under = tls.get().under(py),
+                    Err(_) => return false,
+                },
+                None => return true,
+            }
         }
     }
 

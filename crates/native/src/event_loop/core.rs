@@ -355,6 +355,12 @@ impl LoopCore {
         self.wakeup_fd.store(fd, Ordering::Relaxed);
     }
 
+    /// The wakeup descriptor that the next sleep uses; -1: none, or the program's was found there in this run.
+    #[getter]
+    fn _noted_wakeup_fd(&self) -> Value<i32> {
+        Value(self.wakeup_fd.load(Ordering::Relaxed))
+    }
+
     fn get_debug(&self) -> bool {
         self.is_debug()
     }

@@ -140,14 +140,19 @@ impl LoopCore {
     fn poll_until_signal(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
         let py = owner.py();
         let fd = self.wakeup_fd.load(Ordering::Relaxed);
+        let mut outer = -1;
         if fd >= 0 {
-            self.check_wakeup_fd(owner, wakeup::swap(py, fd), -1)?;
+            match wakeup::swap(py, fd) {
+                // A signal's handler runs the loop within its run, which is about to sleep or slept.
+                found if found == fd => outer = fd,
+                found => self.check_wakeup_fd(owner, found, -1)?,
+            }
         }
         // A signal that came before that line is seen here. Its handler may stop the loop or make a timer.
         let result = py.check_signals().map(|()| self.poll_as_long_as_idle(py));
         let fd = self.wakeup_fd.load(Ordering::Relaxed);
         if fd >= 0 {
-            self.check_wakeup_fd(owner, wakeup::swap(py, -1), fd)?;
+            self.check_wakeup_fd(owner, wakeup::swap(py, outer), fd)?;
         }
         // A signal that came before the sleep has only made the socket readable. Its Python handler runs here: an
         // exception would not leave the callback that empties the socket. One that came after the sleep is seen before
@@ -355,16 +360,17 @@ impl LoopCore {
 impl LoopCore {
     /// Runs ticks until `stop()`; called by `run_forever`. Exceptions from callbacks go to the exception handler,
     /// except KeyboardInterrupt and SystemExit, which are raised from here.
-    fn _run(slf: &Bound<'_, Self>) -> PyResult<()> {
+    pub fn _run(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         guard_thread();
-        this.thread.store(thread::ident(), Ordering::Relaxed);
+        // Not 0 if it runs already: see `ClientTurns`.
+        let outer = this.thread.swap(thread::ident(), Ordering::Relaxed);
         // After a panic too (without memory, PyO3's constructors panic) the loop no longer runs, and can be closed.
         let result = catch_unwind(AssertUnwindSafe(|| this.run_until_stopped(slf)));
         // What was written before an exception left the loop is still sent.
         let flushed = this.flush_gathered(slf).and(this.flush_dirty(slf));
-        this.thread.store(0, Ordering::Relaxed);
+        this.thread.store(outer, Ordering::Relaxed);
         this.ready.with(py, |ready| ready.iter().for_each(|handle| handle.track(py)));
         this.timers.with(py, |timers| timers.iter().for_each(|timer| timer.track(py)));
         this.due.with(py, |due| due.iter().for_each(|timer| timer.track(py)));

@@ -6,9 +6,10 @@ from asyncio.events import _get_running_loop
 from typing import TYPE_CHECKING, Any, cast
 
 from oneloop._native import LoopCore
-from oneloop.compat.httpcores.bodies import AsyncBody, TracedAsyncBody
+from oneloop.compat.httpcores.bodies import TracedAsyncBody
 from oneloop.compat.httpcores.handling import Handling
 from oneloop.http.client.carrier import send_body_of_coroutines
+from oneloop.http.client.httpx_bodies import AsyncBody
 
 if TYPE_CHECKING:
     from oneloop.http.client.carrier import Place

@@ -1,92 +1,17 @@
-"""The bodies of answers: iterables for one use, which are closed by their end, by an error, or by the program."""
+"""The bodies of responses that somebody follows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oneloop.http.client.errors import TransportError
+from oneloop.http.client.httpx_bodies import AsyncBody, SyncBody
 
 if TYPE_CHECKING:
     from oneloop.compat.httpcores.package import Package
     from oneloop.http.client.callers import Caller
     from oneloop.http.client.tracing import Trace
 
-__all__ = ["AsyncBody", "SyncBody", "TracedAsyncBody", "TracedSyncBody"]
-
-
-class AsyncBody:
-    """The body of an answer for coroutines.
-
-    Args:
-        exchange: the exchange.
-        package: whose exceptions are raised.
-        stream: the answer's `network_stream`.
-    """
-
-    def __init__(self, exchange: Any, package: Package, stream: Any) -> None:
-        self._exchange = exchange
-        self._package = package
-        self._stream = stream
-
-    def __aiter__(self) -> AsyncBody:
-        return self
-
-    async def __anext__(self) -> bytes:
-        exchange = self._exchange
-        try:
-            piece: bytes = await exchange.piece()
-        except TransportError as error:
-            exchange.close()
-            raise self._package.error(error) from error
-        if piece:
-            return piece
-        raise StopAsyncIteration
-
-    async def aclose(self) -> None:
-        """End the answer; its connection is closed if there is more of it."""
-        self._stream._leave()
-        self._exchange.close()
-
-
-class SyncBody:
-    """The body of an answer for green threads and plain code.
-
-    Args:
-        exchange: the exchange.
-        package: whose exceptions are raised.
-        stream: the answer's `network_stream`.
-        caller: how it waits.
-    """
-
-    def __init__(self, exchange: Any, package: Package, stream: Any, caller: Caller) -> None:
-        self._exchange = exchange
-        self._package = package
-        self._stream = stream
-        self._caller = caller
-
-    def __iter__(self) -> SyncBody:
-        return self
-
-    def __next__(self) -> bytes:
-        exchange = self._exchange
-        try:
-            piece: bytes = self._caller.run(exchange.piece())
-        except TransportError as error:
-            exchange.close()
-            raise self._package.error(error) from error
-        if piece:
-            return piece
-        raise StopIteration
-
-    def close(self) -> None:
-        """End the answer; its connection is closed if there is more of it."""
-        try:
-            self._stream._leave()
-        finally:
-            # Native, and not by the caller: a signal handler may raise where a function of Python begins.
-            is_ending = self._exchange.close()
-        if is_ending:
-            self._caller.let_end()
+__all__ = ["TracedAsyncBody", "TracedSyncBody"]
 
 
 def _phases(trace: Trace, request: Any, stream_id: int) -> tuple[Any, Any]:

@@ -12,9 +12,9 @@ import sys
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
-from oneloop.compat.httpcores.bodies import AsyncBody, SyncBody
 from oneloop.http.client.carrier import send_body, send_body_of_coroutines
 from oneloop.http.client.errors import TransportError
+from oneloop.http.client.httpx_bodies import AsyncBody, SyncBody
 from oneloop.http.client.httpx_responses import Responses
 
 if TYPE_CHECKING:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oneloop.compat.httpcores.bodies import SyncBody, TracedSyncBody
+from oneloop.compat.httpcores.bodies import TracedSyncBody
 from oneloop.compat.httpcores.handling import Handling
 from oneloop.compat.httpcores.settings import is_patched_by_another
 from oneloop.http.client.callers import Caller, Callers, PlainCaller, watch_end
 from oneloop.http.client.carrier import send_body
+from oneloop.http.client.httpx_bodies import SyncBody
 
 if TYPE_CHECKING:
     from oneloop.http.client.carrier import Place

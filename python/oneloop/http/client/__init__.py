@@ -3,7 +3,7 @@
 | module | contents |
 |---|---|
 | `core` | one request from its arguments to its response, for all callers |
-| `callers` | how each of them waits; `plain_loop`: on what plain code does |
+| `callers` | how each of them waits |
 | `async_client`, `sync_client` | `AsyncClient`, `Client`, and functions such as `get` |
 | `pools` | the connections of a client on one loop; `routes`: how a connection is opened; `proxies` |
 | `requests`, `responses` | `Request`, `Response`; `bodies` and `multipart` make bodies, `codings` decode them |

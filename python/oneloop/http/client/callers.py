@@ -15,7 +15,6 @@ import time
 from _thread import allocate_lock as _allocate_lock  # the original ones, even if patching replaces them later
 from _thread import get_ident
 from asyncio.events import _get_running_loop, _set_running_loop
-from asyncio.tasks import _enter_task, _leave_task
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet, finalize, ref
@@ -123,9 +122,9 @@ class PlainCaller(Caller):
     number = 2
 
     def __init__(self) -> None:
-        from oneloop.http.client.plain_loop import PlainLoop
+        from oneloop.loop import Loop
 
-        self.loop = self._plain_loop = PlainLoop()
+        self.loop = Loop()
         # Debug mode refuses calls of other threads.
         self.loop.set_debug(False)
         self._prepare()
@@ -221,38 +220,23 @@ class PlainCaller(Caller):
 
     def _run_loop(self) -> None:
         """Run the loop until it is stopped: `run_forever` without what only other programs need."""
-        loop = self._plain_loop
-        # A blocking call in a coroutine of another loop is a mistake, but one that works with other clients.
-        outer = _get_running_loop()
-        task = None if outer is None else asyncio.current_task(outer)
         try:
-            # Within: a signal handler may raise as soon as it is set.
-            if outer is not None and task is not None:
-                # Since Python 3.14 a thread runs only one at a time.
-                _leave_task(outer, task)
-            _set_running_loop(loop)
-            if loop.is_to_be_prepared or self._prepared_in != get_ident():
+            if self._prepared_in != get_ident() or (self._is_in_main and self.loop._noted_wakeup_fd < 0):
                 self._prepare()
-            loop._run()
+            self._turns.run()
         except BaseException:
             # Only one can be raised.
             while self._raised:
-                _log(loop, self._raised.pop())
+                _log(self.loop, self._raised.pop())
             raise
-        finally:
-            _set_running_loop(outer)
-            if outer is not None and task is not None:
-                _enter_task(outer, task)
-            if loop._may_be_told:
-                # Within a run of this loop, too: that one is stopped by `ClientTurns`, and prepared for its next.
-                loop.give_back()
         if self._raised:
             raise self._raised.pop()
 
     def _prepare(self) -> None:
         """Let signals wake the loop if it runs in the main thread, and only there."""
-        self._plain_loop._prepare_for_signals()
-        self._plain_loop.is_to_be_prepared, self._prepared_in = False, get_ident()
+        self._is_in_main = is_main_thread()
+        self.loop._prepare_for_signals()
+        self._prepared_in = get_ident()
 
     async def sleep(self, time_s: float) -> None:
         time.sleep(time_s)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from oneloop.http.client import errors
 from oneloop.http.client.carrier import send_body, send_body_of_coroutines
+from oneloop.http.client.httpx_bodies import AsyncBody, SyncBody
 from oneloop.http.client.httpx_responses import Responses
 from oneloop.http.client.network_streams import AsyncStream, SyncStream
 from oneloop.http.client.tracing import Trace, loggers_of
@@ -59,8 +60,8 @@ class Kind:
         self.async_stream: Any = type("AsyncStream", (AsyncStream,), {"_package": self})
         self.sync_stream: Any = type("SyncStream", (SyncStream,), {"_package": self})
         self.loggers = loggers_of("oneloop.http.client")
-        self._async_body: Any = type("AsyncBody", (_AsyncBody, module.AsyncByteStream), {"_kind": self})
-        self._sync_body: Any = type("SyncBody", (_SyncBody, module.SyncByteStream), {"_kind": self})
+        self._async_body: Any = type("AsyncBody", (AsyncBody, module.AsyncByteStream), {})
+        self._sync_body: Any = type("SyncBody", (SyncBody, module.SyncByteStream), {})
         self._async_responses = Responses(module, self._async_body, self._error_and_cause, is_async=True)
         self._sync_responses = Responses(module, self._sync_body, self._error_and_cause, is_async=False)
 
@@ -84,7 +85,7 @@ class Kind:
                 await send_body_of_coroutines(exchange, later, request.stream)
             await exchange.answered()
             stream = self.async_stream(exchange, place.loop)
-            return self._async_responses.make(exchange, self._async_body(exchange, stream), stream)
+            return self._async_responses.make(exchange, self._async_body(exchange, self, stream), stream)
         except errors.TransportError as error:
             if exchange is not None:
                 exchange.close()
@@ -103,7 +104,7 @@ class Kind:
                 await send_body(exchange, later, request.stream)
             await exchange.answered()
             stream = self.sync_stream(exchange, caller)
-            return self._sync_responses.make(exchange, self._sync_body(exchange, stream, caller), stream)
+            return self._sync_responses.make(exchange, self._sync_body(exchange, self, stream, caller), stream)
         except errors.TransportError as error:
             if exchange is not None:
                 exchange.close()
@@ -126,63 +127,3 @@ class Kind:
             extensions,
             None if told is None else Trace(told, self.loggers, is_async=number == _COROUTINE),
         )
-
-
-class _AsyncBody:
-    """The body of a response, for coroutines."""
-
-    _kind: Kind
-
-    def __init__(self, exchange: Any, stream: Any) -> None:
-        self._exchange = exchange
-        self._stream = stream
-
-    def __aiter__(self) -> _AsyncBody:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            piece: bytes = await self._exchange.piece()
-        except errors.TransportError as error:
-            self._exchange.close()
-            raise self._kind.error(error) from error
-        if piece:
-            return piece
-        raise StopAsyncIteration
-
-    async def aclose(self) -> None:
-        self._stream._leave()
-        self._exchange.close()
-
-
-class _SyncBody:
-    """The body of a response, for green threads and plain code."""
-
-    _kind: Kind
-
-    def __init__(self, exchange: Any, stream: Any, caller: Caller) -> None:
-        self._exchange = exchange
-        self._stream = stream
-        self._caller = caller
-
-    def __iter__(self) -> _SyncBody:
-        return self
-
-    def __next__(self) -> bytes:
-        try:
-            piece: bytes = self._caller.run(self._exchange.piece())
-        except errors.TransportError as error:
-            self._exchange.close()
-            raise self._kind.error(error) from error
-        if piece:
-            return piece
-        raise StopIteration
-
-    def close(self) -> None:
-        try:
-            self._stream._leave()
-        finally:
-            # Native, and not by the caller: a signal handler may raise where a function of Python begins.
-            is_ending = self._exchange.close()
-        if is_ending:
-            self._caller.let_end()

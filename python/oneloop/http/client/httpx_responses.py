@@ -164,7 +164,7 @@ class Responses:
             self.is_stream_consumed = True
             exchange = body._exchange
             try:
-                if not exchange.is_complete:
+                if not exchange.is_done:
                     body._caller.run(exchange.whole())
                 content = exchange.take()
             except TransportError as error:

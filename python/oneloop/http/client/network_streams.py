@@ -132,6 +132,7 @@ class SyncStream(_Stream):
         try:
             return self._caller.run_task(steps)
         except TransportError as error:
+            self._caller.let_end()
             raise self._package.error(error) from error
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:

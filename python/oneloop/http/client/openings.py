@@ -87,7 +87,7 @@ class Opening:
             loop = self._pool.loop
             route: Route = self._origin.route
             tls = self._pool.tls(route.http2) if route.scheme == "https" else None
-            connection = self._connection = self._origin.new_connection()
+            connection = self._connection = self._origin.new_connection(self._exchange)
             sock = self._sock
             assert sock is not None
             if tls is None:
@@ -160,7 +160,9 @@ class Opening:
                 return
             self._drop()
             route: Route = self._origin.route
-            self._pool.resolver.forget(route.host, route.port)
+            if not isinstance(error, ConnectError):
+                # It was not given up: the address may be an old one.
+                self._pool.resolver.forget(route.host, route.port)
             self._tell(route.failure(error, self._exchange.wishes))
         except BaseException:
             # Such as KeyboardInterrupt. Its place would be taken for ever, and the socket be the loop's.

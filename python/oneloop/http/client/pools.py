@@ -109,7 +109,9 @@ class Pool:
     @property
     def waiting(self) -> int:
         """How many requests wait for a connection."""
-        return sum(origin.waiting for origin in list(self._origins.values()))
+        # In one step: in another thread a new one may come meanwhile.
+        origins = [origin() for origin in self._origins.valuerefs()]
+        return sum(origin.waiting for origin in origins if origin is not None)
 
     def _start_opening(self, origin: ClientOrigin, exchange: Any) -> asyncio.Task[None] | Opening | BaseException:
         """Begin to open a connection. Returns what can be cancelled if nobody wants it any more.
@@ -149,7 +151,10 @@ class Pool:
             return task
         except BaseException as error:
             if attempt.task is not None:
-                attempt.task.cancel()
+                try:
+                    attempt.task.cancel()
+                except BaseException as second:  # noqa: BLE001 - of a handler behind the call; it is returned
+                    return second
                 return error
             attempt.is_given_back = True
             raise
@@ -168,7 +173,7 @@ class Pool:
         made: list[ClientConnection] = []
 
         def connection() -> ClientConnection:
-            made.append(origin.new_connection())
+            made.append(origin.new_connection(exchange))
             return made[-1]
 
         try:

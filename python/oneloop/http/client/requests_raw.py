@@ -110,7 +110,7 @@ class PendingRaw(HTTPResponse):
         """Return the body in parts; see urllib3. One part is read without urllib3, if that is all."""
         state: dict[str, Any] = vars(self)
         exchange = state["_pending"][0] if "_pending" in state else None
-        if exchange is None or "_how" in state or not exchange.is_complete or exchange.has & _HAS_CODING:
+        if exchange is None or "_how" in state or not exchange.is_done or exchange.has & _HAS_CODING:
             yield from self._whole_way(amt, decode_content)
             return
         data = state["_taken"] = exchange.take()

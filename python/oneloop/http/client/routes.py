@@ -162,12 +162,9 @@ async def _put_on(loop: Loop, sock: socket.socket, protocol: Callable[[], Any], 
 async def attach(loop: Loop, transport: Any, protocol: Any, secured: dict[str, Any]) -> Any:
     """Put the client's protocol on a tunnel, with TLS in it for https. Returns the transport of the protocol."""
     connection = protocol()
-    if not secured:
-        transport.set_protocol(connection)
-        connection.connection_made(transport)
-        transport.resume_reading()
-        return transport
-    transport = await loop.start_tls(transport, connection, secured["ssl"], server_hostname=secured["server_hostname"])
-    # start_tls() tells a protocol nothing that it takes for told.
+    if secured:
+        return await loop.start_tls(transport, connection, secured["ssl"], server_hostname=secured["server_hostname"])
+    transport.set_protocol(connection)
     connection.connection_made(transport)
+    transport.resume_reading()
     return transport

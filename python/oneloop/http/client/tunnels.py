@@ -145,12 +145,11 @@ class Tunnel(asyncio.Protocol):
             ConnectTimeout: the handshake took too long.
             ConnectError: it failed.
         """
-        if self._transport is None or self._is_over:
-            raise ConnectError("the connection is closed")
-        if self._received:
-            # Anybody on the way could have put it there, and it would look as if it came through TLS.
+        if self._received or self._is_over or self._transport is None:
             self.close()
-            raise ConnectError("the other side sent bytes before TLS began")
+            # Anybody on the way could have put them there, and it would look as if they came through TLS.
+            why = "the other side sent bytes before TLS began" if self._received else "the connection is closed"
+            raise ConnectError(why)
         self._transport.set_protocol(_Held(self))
         try:
             async with asyncio.timeout(timeout_s):

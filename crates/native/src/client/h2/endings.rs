@@ -93,7 +93,7 @@ impl ClientConnection {
             (is_closed, is_leaving, is_doubted)
         });
         let (home, origin) = this.home(py);
-        // See `share`.
+        // What is below may have failed, and what had arrived before is still being read.
         if is_closed || this.is_over_below(py) {
             home.unshare(origin, slf);
             return Ok(());

@@ -74,7 +74,7 @@ impl ClientConnection {
         });
         let (home, origin) = slf.get().home(py);
         match (is_idle, is_leaving) {
-            // It was the last one: see `share`.
+            // What is below has failed, and that was still to be read: it gets no further stream.
             _ if slf.get().is_over_below(py) => Ok(()),
             (_, true) => Self::close_if_left(slf),
             (true, false) => home.give_back(origin, slf),
