@@ -227,8 +227,8 @@ class SignalMixin:
         if fd in _wakeup_fds and self._csock is not None and fd != self._csock.fileno():
             # A signal must wake this loop, the innermost from now on. It passes on those that are the other's.
             if not self._may_be_told:
-                self._may_be_told = True
-                self._run_number, self._found_loops_fd = next(_runs), fd
+                number = next(_runs)
+                self._may_be_told, self._run_number, self._found_loops_fd = True, number, fd
             if self not in _loops_told():
                 _told.append(weakref.ref(self))
             fd = self._csock.fileno()

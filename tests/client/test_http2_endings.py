@@ -247,6 +247,34 @@ async def test_streams_above_the_last_one_of_a_goaway_are_sent_again() -> None:
             assert (client.statistics()["repeated"], server.connections) == (2, 2)
 
 
+@pytest.mark.parametrize("limits", [Limits(), Limits(max_connections=1)])
+async def test_requests_are_sent_again_in_their_order(limits: Limits) -> None:
+    """Behind them comes one that has not been sent yet."""
+    paths: list[str] = []
+
+    def serve(peer: Http2Peer) -> None:
+        peer.greet()
+        if peer.number == 0:
+            peer.answer(peer.request()[0], b"warm")
+            for _ in range(3):
+                peer.request()
+            return
+        for _ in range(4):
+            stream, head = peer.request()
+            paths.append(head[":path"])
+            peer.answer(stream, b"")
+        assert peer.wait_for_end() is not None
+
+    with Http2Server(serve) as server:
+        async with AsyncClient(**PRIOR, limits=limits) as client:
+            await client.get(server.url)
+            requests = [asyncio.ensure_future(client.get(f"{server.url}/{n}")) for n in range(3)]
+            while client.statistics()["repeated"] < 3:
+                await asyncio.sleep(0)
+            await asyncio.gather(*requests, client.get(f"{server.url}/3"))
+            assert (paths, server.connections) == (["/0", "/1", "/2", "/3"], 2)
+
+
 async def test_a_goaway_while_nothing_runs() -> None:
     said = threading.Event()
 

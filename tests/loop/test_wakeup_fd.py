@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import pytest
 
 import oneloop
+from oneloop import signals
 from tests import programs
 from tests.loop.sleeping import Sleeping
 
@@ -38,6 +39,27 @@ async def test_none_is_set_in_callbacks(loop: asyncio.AbstractEventLoop) -> None
     assert current() == -1
     await asyncio.sleep(0.001)
     assert current() == -1
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="a sleep leaves the descriptor alone before Python 3.13")
+def test_an_interrupt_while_the_programs_is_found(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swap = signals._swap_wakeup_fd
+    left = [KeyboardInterrupt]
+
+    def interrupted(fd: int) -> int:
+        if left:
+            raise left.pop()
+        return swap(fd)
+
+    monkeypatch.setattr(signals, "_swap_wakeup_fd", interrupted)
+    with contextlib.closing(oneloop.new_event_loop()) as loop:
+        loop.call_later(0.001, loop.stop)
+        assert signal.set_wakeup_fd(pair[1].fileno()) == -1
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_forever()
+        assert signal.set_wakeup_fd(-1) == pair[1].fileno()
 
 
 def test_one_that_the_program_sets_during_a_run_is_kept(

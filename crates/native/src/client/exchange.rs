@@ -125,6 +125,8 @@ pub struct State {
     pub is_stuck: bool,
     /// On HTTP/2: the number of its stream; 0 on HTTP/1.1.
     pub stream: i32,
+    /// Its place in the order in which the pool's requests have begun.
+    pub number: u64,
     /// How often servers have refused it without looking at it.
     pub attempts: u32,
     /// The server has said `100 Continue`.
@@ -247,6 +249,7 @@ impl ClientExchange {
             is_partly_sent: false,
             is_stuck: false,
             stream: 0,
+            number: 0,
             attempts: 0,
             is_welcome: false,
             is_tunnel: false,

@@ -26,8 +26,8 @@ pub struct State {
     pub is_serial: bool,
     /// The last one was used last.
     pub idle: Vec<Object<ClientConnection>>,
-    /// Exchanges that wait for a connection, the oldest first: those that a connection is being opened for, and the
-    /// others behind them. Those that were given up are skipped.
+    /// Exchanges that wait for a connection: those that a connection is being opened for, and the others behind them,
+    /// the oldest first, also if they are sent again. Those that were given up are skipped.
     pub opening: VecDeque<Object<ClientExchange>>,
     pub waiting: VecDeque<Object<ClientExchange>>,
     /// Connections that are open or being opened.
@@ -298,7 +298,7 @@ impl ClientOrigin {
         });
         drop(old);
         slf.get().pool.get().state.with(py, |s| s.repeated += 1);
-        let Err(error) = Self::dispatch(slf, exchange, true) else { return Ok(()) };
+        let Err(error) = Self::dispatch(slf, exchange) else { return Ok(()) };
         let (told, raised) = failure::told(py, error, Kind::ConnectError, GIVEN_UP);
         if !exchange.get().is_queued(py) {
             // It had begun, such as by a run of the loop within a signal handler.
@@ -317,9 +317,12 @@ impl ClientOrigin {
         // A forked child must not write on its parent's connections.
         pool.owner.get()._check_process()?;
         pool.check_open(py)?;
-        pool.state.with(py, |s| s.requests += 1);
-        exchange.get().state.with(py, |s| s.stage = Stage::Queued);
-        let begun = Self::dispatch(slf, exchange, false);
+        let number = pool.state.with(py, |s| {
+            s.requests += 1;
+            s.requests
+        });
+        exchange.get().state.with(py, |s| (s.stage, s.number) = (Stage::Queued, number));
+        let begun = Self::dispatch(slf, exchange);
         if begun.is_err() && exchange.get().is_queued(py) {
             // The caller is told, and nobody waits for the response: it must not be sent later.
             return begun.and(Self::forget(slf, exchange));
@@ -327,11 +330,7 @@ impl ClientOrigin {
         begun
     }
 
-    fn dispatch(
-        slf: &Bound<'_, Self>,
-        exchange: &Bound<'_, ClientExchange>,
-        is_first: bool,
-    ) -> PyResult<()> {
+    fn dispatch(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
         let now_ns = slf.get().pool.get().owner.get().now_ns(slf.py());
         exchange.get().state.with(slf.py(), |s| s.began_ns = now_ns);
         let may_share = !Self::yields(slf, now_ns, now_ns)?;
@@ -340,7 +339,7 @@ impl ClientOrigin {
                 ClientConnection::begin(&connection, exchange)?;
                 Self::share(slf, &connection)
             }
-            None => Self::enqueue(slf, exchange, is_first),
+            None => Self::enqueue(slf, exchange),
         }
     }
 }

@@ -2,11 +2,22 @@
 
 use super::connection::ClientConnection;
 use super::exchange::{ClientExchange, Stage};
-use super::origin::ClientOrigin;
+use super::origin::{ClientOrigin, State};
 use super::timeouts::NEVER_NS;
 use crate::ffi::Object;
 use pyo3::intern;
 use pyo3::prelude::*;
+
+impl State {
+    /// Puts an exchange into its place among those that wait.
+    fn wait(&mut self, py: Python<'_>, exchange: Object<ClientExchange>) {
+        let number =
+            |waiting: &Object<ClientExchange>| waiting.as_ref().get().state.with(py, |e| e.number);
+        let own = number(&exchange);
+        let at = self.waiting.partition_point(|waiting| number(waiting) < own);
+        self.waiting.insert(at, exchange);
+    }
+}
 
 impl ClientOrigin {
     /// The exchange that waits longest.
@@ -73,7 +84,7 @@ impl ClientOrigin {
                     continue;
                 }
                 last.as_ref().get().state.with(py, |e| e.has_opening = false);
-                s.waiting.push_front(last);
+                s.wait(py, last);
                 surplus -= 1;
             }
             has_moved
@@ -100,17 +111,11 @@ impl ClientOrigin {
     }
 
     /// Puts an exchange into the queue, which is ended by its timeout.
-    pub fn enqueue(
-        slf: &Bound<'_, Self>,
-        exchange: &Bound<'_, ClientExchange>,
-        is_first: bool,
-    ) -> PyResult<()> {
+    pub fn enqueue(slf: &Bound<'_, Self>, exchange: &Bound<'_, ClientExchange>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         let kept = Object::new(exchange.clone());
-        this.state.with(py, |s| {
-            if is_first { s.waiting.push_front(kept) } else { s.waiting.push_back(kept) }
-        });
+        this.state.with(py, |s| s.wait(py, kept));
         Self::open_more(slf)?;
         let is_waiting =
             exchange.get().state.with(py, |s| s.stage == Stage::Queued && !s.has_opening);

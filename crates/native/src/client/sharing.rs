@@ -173,6 +173,6 @@ impl ClientOrigin {
         if is_hopeless {
             return exchange.get().fail(py, failure::error(py, Kind::LocalProtocolError, why));
         }
-        Self::enqueue(slf, exchange, true)
+        Self::enqueue(slf, exchange)
     }
 }

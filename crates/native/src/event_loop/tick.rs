@@ -167,7 +167,10 @@ impl LoopCore {
             return Ok(());
         }
         self.wakeup_fd.store(-1, Ordering::Relaxed);
-        owner.call_method1(intern!(owner.py(), "_keep_wakeup_fd"), (found,)).map(drop)
+        let name = intern!(owner.py(), "_keep_wakeup_fd");
+        let keep = || owner.call_method1(name, (found,)).map(drop);
+        // What a signal's handler has interrupted is done again.
+        keep().or_else(|error| keep().and(Err(error)))
     }
 
     /// A poll that a signal ends. If the signal comes immediately before the sleep, that is after a nap, because these
