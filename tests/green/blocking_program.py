@@ -1,5 +1,10 @@
 # ruff: noqa: E402 - patching comes before the imports
-"""The patched program of `test_blocking.py`. Prints as JSON how often another green thread ran during each call."""
+"""The patched program of `test_blocking.py`. Prints as JSON how often another green thread ran during each call.
+
+    python blocking_program.py WHERE
+
+WHERE the calls are made: "thread", a green thread; "coroutine" or "callback", of a loop that a green thread runs.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +22,7 @@ from oneloop.green import monkey
 
 monkey.patch_all()
 
+import asyncio
 import atexit
 import concurrent.futures
 import fcntl
@@ -36,6 +42,7 @@ import tempfile
 import threading
 from typing import Any
 
+import oneloop.http
 from oneloop import green
 
 SHORT_S = 0.03
@@ -93,6 +100,7 @@ CALLS["socket.recv_into"] = lambda: pair().recv_into(bytearray(1))
 CALLS["socket.recvfrom"] = lambda: pair().recvfrom(1)
 CALLS["socket.recvmsg"] = lambda: pair().recvmsg(1)
 CALLS["socket.makefile"] = lambda: pair().makefile("rb").read(1)
+CALLS["socket.getaddrinfo"] = lambda: socket.getaddrinfo("localhost", 80)
 CALLS["subprocess.run"] = lambda: subprocess.run(LONG, check=True)
 CALLS["subprocess.check_output"] = lambda: subprocess.check_output(LONG)
 CALLS["subprocess.getoutput"] = lambda: subprocess.getoutput(f"sleep {SHORT_S}")
@@ -120,6 +128,7 @@ CALLS["concurrent.futures.Future.result"] = lambda: (
 )
 CALLS["threading.Thread.join"] = lambda: started(time.sleep, SHORT_S).join()
 CALLS["threading.Lock.acquire"] = lambda: held(threading.Lock()).acquire()
+CALLS["threading.RLock.acquire"] = lambda: held_rlock().acquire()
 CALLS["threading.Semaphore.acquire"] = lambda: held(threading.Semaphore()).acquire()
 CALLS["threading.Event.wait"] = lambda: event().wait()
 
@@ -164,6 +173,21 @@ def held(lock: Any) -> Any:
     return lock
 
 
+def held_rlock() -> Any:
+    """Return a lock that another green thread holds for a short time."""
+    lock, begun = threading.RLock(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            begun.set()
+            time.sleep(SHORT_S)
+
+    started(hold)
+    begun.wait()
+    from_now_on(0)
+    return lock
+
+
 def event() -> threading.Event:
     made = threading.Event()
     later(made.set)
@@ -201,6 +225,32 @@ def accept() -> None:
 
         later(connect)
         server.accept()
+
+
+@call("socket.create_connection")
+def connect() -> None:
+    with monkey.get_original("socket", "socket")() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        socket.create_connection(("localhost", server.getsockname()[1])).close()
+
+
+@call("oneloop.http.get")
+def fetch() -> None:
+    """By the client of plain code."""
+    server = monkey.get_original("socket", "socket")()
+    server.bind(("127.0.0.1", 0))
+    server.listen()
+
+    def answer() -> None:
+        with server, server.accept()[0] as peer:
+            peer.recv(4096)
+            os_sleep(SHORT_S)
+            peer.sendall(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+
+    start_os_thread(answer, ())
+    host, port = server.getsockname()
+    assert oneloop.http.get(f"http://{host}:{port}").status_code == 204
 
 
 @call("queue.Queue.get")
@@ -320,6 +370,38 @@ def from_now_on(argument: int) -> int:
     return argument
 
 
+async def in_coroutine(function: Callable[[], int]) -> int:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    result = function()
+    assert (asyncio.get_running_loop(), asyncio.current_task()) == (loop, task)
+    await asyncio.sleep(0)
+    return result
+
+
+async def in_callback(function: Callable[[], int]) -> int:
+    loop = asyncio.get_running_loop()
+    called: asyncio.Future[int] = loop.create_future()
+
+    def call() -> None:
+        try:
+            result = function()
+            assert (asyncio.get_running_loop(), asyncio.current_task()) == (loop, None)
+        except BaseException as error:
+            called.set_exception(error)
+        else:
+            called.set_result(result)
+
+    loop.call_soon(call)
+    return await called
+
+
+WHERE: dict[str, Callable[[Callable[[], int]], int]] = {
+    "thread": lambda function: function(),
+    "coroutine": lambda function: asyncio.run(in_coroutine(function)),
+    "callback": lambda function: asyncio.run(in_callback(function)),
+}
+
+
 def measured(function: Callable[[], object]) -> int:
     """How often another green thread runs while a green thread calls a function."""
     is_over = False
@@ -337,7 +419,7 @@ def measured(function: Callable[[], object]) -> int:
 
     counter = green.spawn(counting)
     try:
-        return int(green.spawn(calling).get())
+        return int(green.spawn(WHERE[sys.argv[1]], calling).get())
     finally:
         is_over = True
         counter.get()

@@ -1,7 +1,8 @@
 """Which functions of the standard library let other green threads run in a patched program, and which block it.
 
-Each one is called in a green thread while another one counts. An OS thread, which is not patched, ends the wait. The
-functions that block are those that `docs/how-to/patching.md` lists, and no others.
+Each one is called in a green thread, or in a coroutine or a callback of a loop that it runs, while another one counts.
+An OS thread, which is not patched, ends the wait. The functions that block are those that `docs/how-to/patching.md`
+lists, and no others.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ PROGRAM = programs.ROOT / "tests" / "green" / "blocking_program.py"
 DOCUMENT = programs.ROOT / "docs" / "how-to" / "patching.md"
 
 
-def counted() -> dict[str, int]:
-    """Call all functions; return how often the other green thread ran during each call."""
+def counted(where: str) -> dict[str, int]:
+    """Call all functions there; return how often the other green thread ran during each call."""
     done = subprocess.run(
-        [sys.executable, str(PROGRAM)],
+        [sys.executable, str(PROGRAM), where],
         cwd=programs.ROOT,
         stdin=subprocess.PIPE,
         capture_output=True,
@@ -35,9 +36,9 @@ def counted() -> dict[str, int]:
     return counts
 
 
-@pytest.fixture(scope="module")
-def counts() -> dict[str, int]:
-    return counted()
+@pytest.fixture(scope="module", params=["thread", "coroutine", "callback"])
+def counts(request: pytest.FixtureRequest) -> dict[str, int]:
+    return counted(request.param)
 
 
 def documented() -> set[str]:

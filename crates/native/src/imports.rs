@@ -95,6 +95,10 @@ imports! {
     current_task = "asyncio.tasks", "current_task";
     enter_task = "asyncio.tasks", "_enter_task";
     leave_task = "asyncio.tasks", "_leave_task";
+    asyncgen_hooks = "sys", "get_asyncgen_hooks";
+    set_asyncgen_hooks = "sys", "set_asyncgen_hooks";
+    origin_tracking_depth = "sys", "get_coroutine_origin_tracking_depth";
+    set_origin_tracking_depth = "sys", "set_coroutine_origin_tracking_depth";
 }
 
 /// Whether TLS transports of the running version check if the transport below is closing (Python 3.14).

@@ -18,6 +18,7 @@ from oneloop.green.event import Event
 from oneloop.green.greenlet import Greenlet, spawn_raw
 from oneloop.green.hub import get_hub, getcurrent, sleep
 from oneloop.green.pool import Pool
+from oneloop.green.steps import wait_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -253,7 +254,7 @@ class BaseServer:
         if not self.started:
             self.start()
         try:
-            self._stopped.wait()
+            wait_here(self._stopped.wait)
         finally:
             Greenlet.spawn(self.stop, timeout=stop_timeout).join()
 

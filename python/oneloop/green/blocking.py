@@ -10,7 +10,8 @@ import functools
 from _thread import _local
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from oneloop.green.hub import has_hub, is_in_green_thread
+from oneloop.green.hub import has_hub
+from oneloop.green.steps import may_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +26,8 @@ _here = _local()
 
 
 def may_wait() -> bool:
-    """Whether the caller is a green thread: in OS threads without any, in coroutines and callbacks, calls block."""
-    return is_in_green_thread() and has_hub() and not getattr(_here, "depth", 0)
+    """Whether a wait lets other green threads run. In OS threads without any, and where it may not, it blocks."""
+    return may_block() and has_hub() and not getattr(_here, "depth", 0)
 
 
 def blocking(function: Callable[P, T]) -> Callable[P, T]:

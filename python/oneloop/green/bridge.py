@@ -15,8 +15,9 @@ from greenlet import getcurrent
 
 from oneloop.green.awaiting import ended
 from oneloop.green.greenlet import Greenlet
-from oneloop.green.hub import Waiter, get_hub, is_in_green_thread
+from oneloop.green.hub import Waiter, get_hub
 from oneloop.green.parking_selector import is_on_hub
+from oneloop.green.steps import is_in_green_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -41,7 +41,7 @@ def wait_changed(pid: int, options: int, poll: Callable[[], Any], timeout: float
         The result of `poll`; a false value if the timeout expired.
 
     Raises:
-        BlockingSwitchOutError: called in a coroutine or a callback, and it would have to wait.
+        BlockingSwitchOutError: called in a coroutine or a callback that may not block, and it would have to wait.
         OSError: raised by `poll`.
     """
     left = Countdown(timeout)

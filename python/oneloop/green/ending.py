@@ -7,13 +7,13 @@ its end, and neither does a green thread that catches GreenletExit and goes on w
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING
 
 from greenlet import GreenletExit, getcurrent
 
 from oneloop import _native
+from oneloop.green.steps import may_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,19 +44,23 @@ def end_all(hub: Hub, greenlets: list[RawGreenlet], make_hub: Callable[[], Hub])
     """
     if hub.leaves_its_threads:
         _left.extend(greenlets)
-    elif asyncio._get_running_loop() is not None:
-        _end_here(hub, greenlets)
+    elif may_block():
+        _native.call_hidden(_end_elsewhere, greenlets, make_hub)
     else:
-        active: Hub | None = _native.active_hub()  # type: ignore[assignment]
-        if active is not None:
-            _end_on(active, greenlets)
-            return
-        last = make_hub()
-        last.leaves_its_threads = True
-        try:
-            _end_on(last, greenlets)
-        finally:
-            last.destroy()
+        _end_here(hub, greenlets)
+
+
+def _end_elsewhere(greenlets: list[RawGreenlet], make_hub: Callable[[], Hub]) -> None:
+    active: Hub | None = _native.active_hub()  # type: ignore[assignment]
+    if active is not None:
+        _end_on(active, greenlets)
+        return
+    last = make_hub()
+    last.leaves_its_threads = True
+    try:
+        _end_on(last, greenlets)
+    finally:
+        last.destroy()
 
 
 def _end_on(hub: Hub, greenlets: list[RawGreenlet]) -> None:
@@ -83,7 +87,7 @@ def _end_on(hub: Hub, greenlets: list[RawGreenlet]) -> None:
 
 
 def _end_here(hub: Hub, greenlets: list[RawGreenlet]) -> None:
-    """Let them end in a callback or coroutine of another loop, where nothing can wait."""
+    """Let them end in a callback or coroutine of another loop that may not block."""
     current = getcurrent()
     for greenlet in greenlets:
         greenlet.parent = current

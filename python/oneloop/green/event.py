@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic
 
 from oneloop import _native
-from oneloop.green.hub import get_hub, is_in_green_thread
+from oneloop.green.hub import get_hub
 from oneloop.green.line import TIMED_OUT, Coroutine, Line, wait_at
 from oneloop.green.links import unlink
+from oneloop.green.steps import is_in_green_thread
 from oneloop.green.timeout import Timeout
 
 if TYPE_CHECKING:

@@ -20,7 +20,10 @@ class LoopExit(Exception):  # noqa: N818 - gevent's name
 
 
 class BlockingSwitchOutError(AssertionError):
-    """A blocking call on the event loop itself: in a coroutine or a callback."""
+    """A blocking call where nothing can run meanwhile: in a coroutine or a callback that may not block.
+
+    That is one of oneloop's own loop; in a program that is not patched, of any loop.
+    """
 
 
 class InvalidSwitchError(AssertionError):

@@ -14,7 +14,8 @@ from functools import partial
 from threading import Condition
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from oneloop.green.hub import Waiter, get_hub, has_hub, is_in_green_thread, wait_for
+from oneloop.green.hub import Waiter, get_hub, has_hub, wait_for
+from oneloop.green.steps import may_block
 from oneloop.green.workers import Workers
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class ThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
             cancel_futures: cancel the calls that were not started.
 
         Raises:
-            BlockingSwitchOutError: called in a coroutine, and it would have to wait.
+            BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait.
         """
         self._pool.shut_down()
         if cancel_futures:
@@ -107,7 +108,7 @@ class GreenFuture(Future[T]):
         Raises:
             TimeoutError: the call has not ended in time.
             CancelledError: the call was cancelled.
-            BlockingSwitchOutError: called in a coroutine before the call has ended; use `await
+            BlockingSwitchOutError: called in a coroutine that may not block before the call has ended; use `await
                 asyncio.wrap_future(future)` there.
             BaseException: the exception that the call raised.
         """
@@ -152,9 +153,9 @@ class GreenFuture(Future[T]):
         if not has_hub():
             # The OS thread has no green threads, so it can block.
             return timeout_s
-        if not is_in_green_thread():
-            raise get_hub()._parking_refused()
         hub = get_hub()
+        if not may_block():
+            raise hub._parking_refused()
         waiter = Waiter(hub)
 
         def wake(_: Future[T]) -> None:

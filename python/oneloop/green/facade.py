@@ -15,7 +15,8 @@ from oneloop.green import facade_signals
 from oneloop.green.facade_meter import FacadeMeter
 from oneloop.green.hub import get_hub, has_hub
 from oneloop.green.local import local
-from oneloop.green.parking_selector import ParkingSelector, hidden_loop
+from oneloop.green.parking_selector import ParkingSelector
+from oneloop.green.steps import block_in_steps
 from oneloop.loop import Loop
 
 if TYPE_CHECKING:
@@ -171,8 +172,9 @@ def install() -> None:
     if _Installed.undo is not None:
         return
     policy: Any = unix_events._UnixDefaultEventLoopPolicy
-    undo: list[Callable[[], None]] = []
+    undo: list[Callable[[], None]] = [lambda: block_in_steps(False)]
     _Installed.undo = undo
+    block_in_steps(True)
     own: Any = types.ModuleType("selectors")
     vars(own).update(vars(selector_events.selectors))  # type: ignore[attr-defined]
     own.DefaultSelector = own.EpollSelector = ParkingSelector
@@ -217,9 +219,7 @@ def _letting_others_run(run_forever: Callable[[Any], None]) -> Callable[[Any], N
         once = self._run_once
 
         def run_once() -> None:
-            with hidden_loop():
-                if has_hub():
-                    get_hub().pause()
+            _native.call_hidden(_let_others_run)
             once()
 
         self._run_once = run_once
@@ -230,6 +230,11 @@ def _letting_others_run(run_forever: Callable[[Any], None]) -> Callable[[Any], N
 
     run.__name__, run.__qualname__, run.__doc__ = "run_forever", "BaseEventLoop.run_forever", run_forever.__doc__
     return run
+
+
+def _let_others_run() -> None:
+    if has_hub():
+        get_hub().pause()
 
 
 class _CurrentLoop(local):

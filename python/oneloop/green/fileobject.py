@@ -1,7 +1,7 @@
 """`FileObject`: files whose operations park the calling green thread, so that other green threads run.
 
-One green thread uses a file at a time; others wait for their turn. In a coroutine or a callback, operations that would
-have to wait raise BlockingSwitchOutError; use `oneloop.files` there.
+One green thread uses a file at a time; others wait for their turn. In a coroutine or a callback that may not block,
+operations that would have to wait raise BlockingSwitchOutError; use `oneloop.files` there.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from greenlet import getcurrent
 
 from oneloop.green.file_layers import raw_of, stacked
-from oneloop.green.hub import Waiter, get_hub, is_in_green_thread
+from oneloop.green.hub import Waiter, get_hub
 from oneloop.green.raw_file import RawFile
 from oneloop.green.settings import config
+from oneloop.green.steps import wait_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -386,9 +387,7 @@ class FileObjectThread(FileObjectBase):
         return self._takes_turns and super()._enter()
 
     def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if not is_in_green_thread():
-            raise get_hub()._parking_refused()
-        return self.threadpool.spawn(method, *args, **kwargs).get()
+        return wait_here(lambda: self.threadpool.spawn(method, *args, **kwargs).get())
 
     def _end(self, opened: Any) -> None:
         _end_stock(opened, self._closes)
@@ -425,7 +424,7 @@ def open(  # noqa: A001 - the green counterpart of the built-in
 
     Raises:
         TypeError, ValueError, LookupError, OSError: as in the built-in.
-        BlockingSwitchOutError: called in a coroutine; use `oneloop.files.open` there.
+        BlockingSwitchOutError: called in a coroutine that may not block; use `oneloop.files.open` there.
     """
     if not isinstance(file, int):
         file = os.fspath(file)

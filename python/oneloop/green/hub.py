@@ -35,6 +35,7 @@ from oneloop.green.exceptions import BlockingSwitchOutError, HubDestroyed, LoopE
 from oneloop.green.monitor import PeriodicMonitoringThread
 from oneloop.green.public_hub import Idents, PublicHub
 from oneloop.green.settings import config
+from oneloop.green.steps import is_in_green_thread, is_patched, may_block
 from oneloop.green.wakers import is_alone
 from oneloop.green.workers import call_at_thread_end
 
@@ -52,9 +53,8 @@ __all__ = [
     "Waiter",
     "get_hub",
     "getcurrent",
+    "hub_to_wait_on",
     "idle",
-    "is_in_callback",
-    "is_in_green_thread",
     "reinit",
     "runs_green_threads",
     "sleep",
@@ -285,6 +285,15 @@ class Hub(_native.HubCore, PublicHub):
             raise error
         self.handle_error(self, type(error), error, error.__traceback__)
 
+    def _may_block_in_step(self) -> bool:
+        """Whether the calling coroutine or callback may block; native code asks. If so, its loop is on this hub."""
+        if not may_block() or not (self.is_away or not self.asyncio_loop.is_running()):
+            return False
+        join_hub = getattr(getattr(_get_running_loop(), "_selector", None), "join_hub", None)
+        if join_hub is not None:
+            join_hub(self)
+        return True
+
     def _parking_refused(self) -> BaseException:
         """Return the error for a blocking call on the event loop; it names the call and the alternatives."""
         frame = sys._getframe(1)
@@ -487,7 +496,7 @@ def _end_with_process(reference: weakref.ref[Hub]) -> None:
 
 def has_hub() -> bool:
     """Whether the calling thread has a hub. A thread without a hub has no green threads."""
-    if asyncio._get_running_loop() is not None:
+    if not may_block():
         return True
     hubs = (_native.active_hub(), _threads.hub)
     return any(isinstance(hub, Hub) and not hub.asyncio_loop.is_closed() for hub in hubs)
@@ -553,18 +562,15 @@ def reinit(hub: Hub | None = None) -> None:
 os.register_at_fork(after_in_child=_forget_parent)
 
 
-def is_in_green_thread() -> bool:
-    """Whether the caller may block: it does not run in a coroutine or callback of a running loop."""
-    return _get_running_loop() is None
-
-
-def is_in_callback() -> bool:
-    """Whether the caller runs in a callback of a hub that runs its own loop. There it may neither block nor await."""
-    loop = _get_running_loop()
-    if loop is None or asyncio.current_task(loop) is not None:
-        return False
-    hub = getattr(loop, "_hub", None)
-    return hub is not None and hub.is_owner
+def hub_to_wait_on() -> Hub | None:
+    """Return the hub whose other green threads run while the caller waits; None if nothing would."""
+    hub = active_hub()
+    if hub is None and is_patched():
+        # The main greenlet of a patched program is a green thread, also before it has waited.
+        hub = _threads.hub
+    if hub is None or hub.asyncio_loop.is_closed():
+        return None
+    return hub if is_in_green_thread() or hub._may_block_in_step() else None
 
 
 class Countdown:

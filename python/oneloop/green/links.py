@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 
-from oneloop.green.hub import get_hub, is_in_green_thread
+from oneloop.green.hub import get_hub
+from oneloop.green.steps import is_in_green_thread
 
 if TYPE_CHECKING:
     from collections import deque

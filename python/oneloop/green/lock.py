@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Self, SupportsFloat
 
 from oneloop import _native
 from oneloop.green.exceptions import BlockingSwitchOutError
-from oneloop.green.hub import get_hub, has_hub, is_in_green_thread
+from oneloop.green.hub import get_hub, has_hub
 from oneloop.green.line import TIMED_OUT, Coroutine, wait_at
+from oneloop.green.steps import is_in_green_thread, wait_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ def acquire_at_last(lock: Any) -> BaseException | None:
         The exception that was raised during the wait, for the caller to raise; or None.
 
     Raises:
-        BlockingSwitchOutError: called in a coroutine, and it would have to wait.
+        BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait.
     """
     ended = None
     while True:
@@ -241,10 +242,7 @@ class RLock(_native.RLockCore):
     def _wait(self, blocking: bool, timeout: float | None) -> bool:
         if not blocking:
             return False
-        if not is_in_green_thread():
-            # Not allowed in a coroutine. `pause` raises the error with the best message.
-            get_hub().pause()
-        taken: bool = self._block.acquire(True, timeout)
+        taken: bool = wait_here(self._block.acquire, True, timeout)
         return taken
 
     def locked(self) -> bool:
@@ -254,9 +252,7 @@ class RLock(_native.RLockCore):
     # Methods that threading.Condition calls on its lock.
 
     def _acquire_restore(self, state: tuple[int, object]) -> None:
-        if not is_in_green_thread():
-            get_hub().pause()
-        ended = acquire_at_last(self._block)
+        ended = wait_here(acquire_at_last, self._block)
         count, owner = state
         self._set_owner(owner, count)
         if ended is not None:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 from greenlet import GreenletExit, getcurrent
 
 from oneloop.green.greenlet import Greenlet, joinall
-from oneloop.green.hub import get_hub, is_in_green_thread
 from oneloop.green.iwait import wait
 from oneloop.green.lock import DummySemaphore, Semaphore
 from oneloop.green.queue import SimpleQueue
+from oneloop.green.steps import is_in_green_thread, wait_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -178,10 +178,8 @@ class _WithValue:
 
 
 def _outcome(call: Any) -> Any:
-    """Wait for the outcome of a call. In a coroutine, raise an error unless it is ready."""
-    if not is_in_green_thread() and not call.ready():
-        raise get_hub()._parking_refused()
-    return call.get(block=not call.ready())
+    """Wait for the outcome of a call. In a coroutine that may not block, raise an error unless it is ready."""
+    return call.get(block=False) if call.ready() else wait_here(call.get)
 
 
 class IMapUnordered(Greenlet):
@@ -302,11 +300,11 @@ class IMapUnordered(Greenlet):
 
         Raises:
             StopIteration: there are no more results.
-            BlockingSwitchOutError: called in a coroutine.
+            BlockingSwitchOutError: called in a coroutine that may not block.
             BaseException: the exception that the call or the items' iterator raised.
         """
         if not is_in_green_thread():
-            raise get_hub()._parking_refused()
+            return wait_here(self.__next__)
         call = self._results.get()
         if call is _END:
             self._results.put_nowait(_END)

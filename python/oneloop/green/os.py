@@ -489,7 +489,7 @@ def waitpid(pid: int, options: int, /) -> tuple[int, int]:
 
     Raises:
         ChildProcessError: there is no such child, or its status was collected before.
-        BlockingSwitchOutError: called in a coroutine, and it would have to wait.
+        BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait.
     """
 
     def poll() -> tuple[int, int] | None:

@@ -7,10 +7,9 @@ no loop counts as running in it, and the hooks for asynchronous generators are t
 from __future__ import annotations
 
 import asyncio
-import sys
 from selectors import EpollSelector as _EpollSelector
 from time import monotonic as _monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oneloop import _native
 from oneloop.green.hub import Hub, Waiter, get_hub, has_hub
@@ -18,7 +17,7 @@ from oneloop.green.hub import Hub, Waiter, get_hub, has_hub
 if TYPE_CHECKING:
     from selectors import SelectorKey
 
-__all__ = ["ParkingSelector", "hidden_loop", "is_on_hub", "select_now"]
+__all__ = ["ParkingSelector", "is_on_hub", "select_now"]
 
 # The standard library's function. Patching replaces it by that of `oneloop.green.selectors`, which imports this first.
 select_now = _EpollSelector.select
@@ -41,6 +40,8 @@ class ParkingSelector(_EpollSelector):
         self._hub: Hub | None = None
         self._waiter: Waiter | None = None  # written by the loop's thread, woken by any
         self._is_readable = False
+        self._is_watched = False
+        self._is_waiting = False
         self._burst_ticks = 0
         self._burst_end_s = 0.0
 
@@ -61,16 +62,7 @@ class ParkingSelector(_EpollSelector):
             self._burst_ticks, self._burst_end_s = BURST_TICKS, _monotonic() + BURST_S
 
     def _select(self, timeout: float | None, is_busy: bool) -> list[tuple[SelectorKey, int]]:
-        with hidden_loop():
-            hub = self._hub
-            if hub is None or _native.active_hub() is not hub:
-                hub = self._join(get_hub()) if has_hub() else None
-            if hub is not None:
-                if is_busy:
-                    hub.pause()
-                else:
-                    self._park(hub, timeout)
-        if hub is None:
+        if not _native.call_hidden(self._let_others_run, timeout, is_busy):
             self._part()
             return select_now(self, timeout)
         if not self._is_readable:
@@ -91,6 +83,27 @@ class ParkingSelector(_EpollSelector):
         self._part()
         super().close()
 
+    def _let_others_run(self, timeout_s: float | None, is_busy: bool) -> bool:
+        """Wait for events. Returns False in a thread without a hub."""
+        hub = self._hub
+        if hub is None or _native.active_hub() is not hub:
+            if not has_hub():
+                return False
+            hub = get_hub()
+            self.join_hub(hub)
+        if not self._is_watched:
+            # While a step has blocked it was not.
+            self._watch(hub)
+        self._is_waiting = True
+        try:
+            if is_busy:
+                hub.pause()
+            else:
+                self._park(hub, timeout_s)
+        finally:
+            self._is_waiting = False
+        return True
+
     def _park(self, hub: Hub, timeout_s: float | None) -> None:
         waiter = self._waiter
         assert waiter is not None, "it has joined the hub"
@@ -101,52 +114,33 @@ class ParkingSelector(_EpollSelector):
             if timer is not None:
                 timer.cancel()
 
-    def _join(self, hub: Hub) -> Hub:
+    def join_hub(self, hub: Hub) -> None:
+        """Let a hub watch the descriptors, if it does not yet."""
         if hub is not self._hub:
             self._part()
             self._hub, self._waiter = hub, Waiter(hub)
-            hub.asyncio_loop.add_reader(self.fileno(), self._be_readable)
+            self._watch(hub)
             # Descriptors may have become readable before the hub's loop watched them.
             self._is_readable = True
-        return hub
+
+    def _watch(self, hub: Hub) -> None:
+        hub.asyncio_loop.add_reader(self.fileno(), self._be_readable, hub)
+        self._is_watched = True
 
     def _part(self) -> None:
-        hub, self._hub, self._waiter = self._hub, None, None
+        hub, self._hub, self._waiter, self._is_watched = self._hub, None, None, False
         if hub is not None and not hub.asyncio_loop.is_closed():
             hub.asyncio_loop.remove_reader(self.fileno())
 
-    def _be_readable(self) -> None:
+    def _be_readable(self, hub: Hub) -> None:
         self._is_readable = True
-        self.wake()
-
-
-class hidden_loop:  # noqa: N801 - it is used as a function
-    """Hides a loop while its selector parks: no loop counts as running, and the generator hooks are the hub's."""
-
-    __slots__ = ("_depth", "_hooks", "_loop")
-
-    def __enter__(self) -> None:
-        self._loop = asyncio._get_running_loop()
-        self._hooks = sys.get_asyncgen_hooks()
-        self._depth = sys.get_coroutine_origin_tracking_depth()
-        asyncio._set_running_loop(None)
-        sys.set_asyncgen_hooks(*_outer_hooks())
-        if self._depth:
-            sys.set_coroutine_origin_tracking_depth(0)
-
-    def __exit__(self, *_error: object) -> None:
-        # The other green threads may have changed the depth.
-        sys.set_coroutine_origin_tracking_depth(self._depth)
-        sys.set_asyncgen_hooks(*self._hooks)
-        asyncio._set_running_loop(self._loop)
-
-
-def _outer_hooks() -> tuple[Any, Any]:
-    hub = _native.active_hub()
-    if not isinstance(hub, Hub) or not hub.asyncio_loop.is_running():
-        return (None, None)
-    loop: Any = hub.asyncio_loop
-    return (loop._asyncgen_firstiter_hook, loop._asyncgen_finalizer_hook)
+        if self._is_waiting and hub is self._hub:
+            self.wake()
+            return
+        # A step of the loop blocks: nobody reads them until it is over, and this would be called in each tick.
+        if hub is self._hub:
+            self._is_watched = False
+        hub.asyncio_loop.remove_reader(self.fileno())
 
 
 def is_on_hub(loop: asyncio.AbstractEventLoop, hub: Hub) -> bool:

@@ -7,8 +7,9 @@ import select as _select
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oneloop import _native
-from oneloop.green.hub import get_hub, is_in_green_thread
+from oneloop.green.hub import get_hub
 from oneloop.green.raw_file import RawFile, close_now, is_ready, read_now, write_now
+from oneloop.green.steps import may_block, wait_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +88,7 @@ class PooledFile(RawFile):
         return _in_thread(write_now, self._number, data)
 
     def _give_back(self) -> None:
-        if self._is_abandoned or not is_in_green_thread():
+        if self._is_abandoned or not may_block():
             close_now(self._number)
         else:
             _in_thread(close_now, self._number)
@@ -98,10 +99,7 @@ _borrowed: dict[int, int] = {}
 
 
 def _in_thread(function: Callable[..., T], *args: Any) -> T:
-    hub = get_hub()
-    if not is_in_green_thread():
-        raise hub._parking_refused()
-    result: T = hub.threadpool.spawn(function, *args).get()
+    result: T = wait_here(lambda: get_hub().threadpool.spawn(function, *args).get())
     return result
 
 

@@ -9,10 +9,11 @@ from greenlet import GreenletExit, getcurrent
 
 from oneloop.green.greenlet import Greenlet, joinall
 from oneloop.green.greenlet import kill as _kill
-from oneloop.green.hub import TIMED_OUT, get_hub, is_in_green_thread
+from oneloop.green.hub import TIMED_OUT
 from oneloop.green.line import Line
 from oneloop.green.lock import DummySemaphore, Semaphore
 from oneloop.green.mapping import GroupMappingMixin
+from oneloop.green.steps import is_in_green_thread, wait_here
 from oneloop.green.timeout import Timeout
 
 if TYPE_CHECKING:
@@ -128,20 +129,21 @@ class Group(GroupMappingMixin):
             Whether the group became empty in time.
 
         Raises:
-            BlockingSwitchOutError: called in a coroutine.
+            BlockingSwitchOutError: called in a coroutine that may not block.
             BaseException: with `raise_error`, the exception of a member that failed.
         """
         waited = list(self.greenlets) if raise_error else []
         was_empty = not self.greenlets
         if not was_empty:
-            if not is_in_green_thread():
-                raise get_hub()._parking_refused()
-            was_empty = self._joining.wait(self._joining.enter(), timeout) is not TIMED_OUT
+            was_empty = wait_here(self._joined, timeout)
         for greenlet in waited:
             raised = getattr(greenlet, "exception", None)
             if raised is not None:
                 raise raised
         return was_empty
+
+    def _joined(self, timeout: float | None) -> bool:
+        return self._joining.wait(self._joining.enter(), timeout) is not TIMED_OUT
 
     def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
         """Kill all members, also those added meanwhile, and wait until they have ended.
@@ -150,13 +152,18 @@ class Group(GroupMappingMixin):
             exception: an exception or an exception class.
             block: whether to wait for their end.
             timeout: the maximum time to wait, in seconds; None means no limit.
+
+        Raises:
+            BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait.
         """
+        if block and self.greenlets and not is_in_green_thread():
+            self._kill_all(exception)
+            wait_here(self.kill, exception, block, timeout)
+            return
         timer = Timeout.start_new(timeout if block else None)
         try:
             while self.greenlets:
-                # Kill the caller last: the exception is raised here.
-                for greenlet in sorted(self, key=lambda one: one is getcurrent()):
-                    self._kill_once(greenlet, exception)
+                self._kill_all(exception)
                 if not block:
                     return
                 joinall(greenlet for greenlet in self if hasattr(greenlet, "rawlink"))
@@ -166,6 +173,11 @@ class Group(GroupMappingMixin):
                 raise
         finally:
             timer.cancel()
+
+    def _kill_all(self, exception: Any) -> None:
+        # Kill the caller last: the exception is raised here.
+        for greenlet in sorted(self, key=lambda one: one is getcurrent()):
+            self._kill_once(greenlet, exception)
 
     def _kill_once(self, greenlet: Any, exception: Any) -> None:
         if greenlet not in self.dying and greenlet in self.greenlets:
@@ -254,12 +266,10 @@ class Pool(Group):
             The number of green threads that can be added.
 
         Raises:
-            BlockingSwitchOutError: called in a coroutine, and it would have to wait.
+            BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait.
         """
-        if self._room.locked() and not is_in_green_thread():
-            raise get_hub()._parking_refused()
         if self._room.locked():
-            self._room.wait(timeout)
+            wait_here(self._room.wait, timeout)
         return self.free_count()
 
     def add(self, greenlet: RawGreenlet, blocking: bool = True, timeout: float | None = None) -> None:
@@ -272,16 +282,14 @@ class Pool(Group):
 
         Raises:
             PoolFull: there is no room, and `blocking` is false or the timeout expired.
-            BlockingSwitchOutError: called in a coroutine, and it would have to wait.
+            BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait.
         """
         if greenlet in self.greenlets:
             return
         if not self._room.acquire(blocking=False):
             if not blocking:
                 raise PoolFull
-            if not is_in_green_thread():
-                raise get_hub()._parking_refused()
-            if not self._room.acquire(timeout=timeout):
+            if not wait_here(self._room.acquire, timeout=timeout):
                 raise PoolFull
         try:
             super().add(greenlet)
@@ -306,7 +314,7 @@ class Pool(Group):
         """Start a green thread in the pool once there is room. The arguments are those of `greenlet_class`.
 
         Raises:
-            BlockingSwitchOutError: called in a coroutine, and it would have to wait.
+            BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait.
         """
         cls = type(self)
         if cls.add is not Pool.add or cls.start is not Pool.start or not self._room.acquire(blocking=False):

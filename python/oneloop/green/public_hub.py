@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import asyncio
 import heapq
 import pprint
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from greenlet import getcurrent
 
+from oneloop import _native
 from oneloop.green.exceptions import ConcurrentObjectUseError, LoopExit
 from oneloop.green.hub_loop import HubLoop
 from oneloop.green.settings import config, resolver_class
@@ -135,13 +137,15 @@ class PublicHub:
             The value that was passed to this greenlet's `switch`.
 
         Raises:
-            BlockingSwitchOutError: called in a callback or a coroutine.
+            BlockingSwitchOutError: called in a callback of the hub.
         """
         hub = self.greenlet
         if hub is getcurrent():
             raise self._parking_refused()
         if hub is None or not self.asyncio_loop.is_running():
             hub = self._make_greenlet()
+        if asyncio._get_running_loop() is not None and self._may_block_in_step():
+            return _native.call_hidden(hub.switch)
         return hub.switch()
 
     def wait(self: Any, watcher: Watcher) -> None:

@@ -13,8 +13,9 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from oneloop import _native
-from oneloop.green.hub import Countdown, Waiter, get_hub, is_in_callback, is_in_green_thread
+from oneloop.green.hub import Countdown, Waiter, get_hub
 from oneloop.green.line import TIMED_OUT, Coroutine, Line, wait_at
+from oneloop.green.steps import is_in_callback, is_in_green_thread
 from oneloop.green.timeout import Timeout
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ def wait_for_any(masks: Mapping[int, int], timeout_s: float | None) -> dict[int,
 
     Raises:
         OSError: a descriptor is closed.
-        BlockingSwitchOutError: called in a coroutine or a callback.
+        BlockingSwitchOutError: called in a coroutine or a callback that may not block.
     """
     if not masks:
         return _wait(None, timeout_s)

@@ -8,8 +8,9 @@ from asyncio import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oneloop.files.engine import AT_FDCWD, encoded, files_of, named
-from oneloop.green.hub import Waiter, get_hub, is_in_green_thread
+from oneloop.green.hub import Waiter, get_hub
 from oneloop.green.raw_file import LARGEST_STEP_BYTES, RawFile, read_now
+from oneloop.green.steps import may_block
 
 if TYPE_CHECKING:
     from oneloop import _native
@@ -121,7 +122,7 @@ class RegularFile(RawFile):
         outcome_of(files_here().ftruncate(self._number, size))
 
     def _give_back(self) -> None:
-        if self._is_abandoned or not is_in_green_thread():
+        if self._is_abandoned or not may_block():
             self._files.forsake(self._number)
             return
         try:
@@ -162,10 +163,10 @@ def files_here() -> _native.Files:
     """The file operations of the calling green thread's hub.
 
     Raises:
-        BlockingSwitchOutError: called in a coroutine or a callback.
+        BlockingSwitchOutError: called in a coroutine or a callback that may not block.
     """
     hub = get_hub()
-    if not is_in_green_thread():
+    if not may_block():
         raise hub._parking_refused()
     files = files_of(hub.asyncio_loop)
     if files.is_spent():

@@ -39,7 +39,7 @@ def select(
         OSError: a descriptor is closed.
         ValueError: the timeout is negative.
         TypeError: an argument has the wrong type.
-        BlockingSwitchOutError: called in a coroutine or a callback, and it would have to wait.
+        BlockingSwitchOutError: called in a coroutine or a callback that may not block, and it would have to wait.
     """
     timeout_s = _seconds(timeout)
     lists = tuple(one if isinstance(one, list | tuple) else list(one) for one in (rlist, wlist, xlist))
@@ -146,7 +146,7 @@ class poll:  # noqa: N801 - the standard library's name
 
         Raises:
             RuntimeError: another green thread or OS thread is polling with this object.
-            BlockingSwitchOutError: called in a coroutine or a callback, and it would have to wait.
+            BlockingSwitchOutError: called in a coroutine or a callback that may not block, and it would have to wait.
         """
         timeout_s = _seconds_of_milliseconds(timeout)
         if self._is_polling:
@@ -227,7 +227,7 @@ class epoll:  # noqa: N801 - the standard library's name
         None or a negative timeout means no limit.
 
         Raises:
-            BlockingSwitchOutError: called in a coroutine or a callback, and it would have to wait.
+            BlockingSwitchOutError: called in a coroutine or a callback that may not block, and it would have to wait.
         """
         if not has_hub():
             return self._polled.poll(timeout, maxevents)

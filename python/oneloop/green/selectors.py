@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import selectors as _stock
-from contextlib import nullcontext
 from typing import Any
 
+from oneloop import _native
 from oneloop.green.hub import Countdown, get_hub, has_hub
-from oneloop.green.parking_selector import hidden_loop, select_now
+from oneloop.green.parking_selector import select_now
 from oneloop.green.readiness import wait_for_epoll
 from oneloop.green.select import poll, select
 
@@ -37,6 +37,21 @@ BaseSelector = _stock.BaseSelector
 SelectorKey = _stock.SelectorKey
 
 
+def _select_for_loop(selector: _stock.EpollSelector, left: Countdown) -> list[tuple[_stock.SelectorKey, int]]:
+    if has_hub():
+        # Let green threads run even if this loop is always busy.
+        get_hub().pause()
+    return _select(selector, left)
+
+
+def _select(selector: _stock.EpollSelector, left: Countdown) -> list[tuple[_stock.SelectorKey, int]]:
+    while True:
+        ready = select_now(selector, 0)
+        seconds = left.seconds()
+        if ready or seconds == 0 or not wait_for_epoll(selector.fileno(), seconds):
+            return ready or select_now(selector, 0)
+
+
 class EpollSelector(_stock.EpollSelector):
     """Like `selectors.EpollSelector`, but other green threads run while `select` waits.
 
@@ -47,20 +62,13 @@ class EpollSelector(_stock.EpollSelector):
         """Like `selectors.BaseSelector.select`.
 
         Raises:
-            BlockingSwitchOutError: called in a coroutine or a callback, and it would have to wait.
+            BlockingSwitchOutError: called in a coroutine or a callback that may not block, and it would have to wait.
         """
         left = Countdown(None if timeout is None else max(timeout, 0))
-        # A loop that waits with its own selector is not a coroutine or callback, so it may wait here.
-        is_a_loop = getattr(asyncio._get_running_loop(), "_selector", None) is self
-        with hidden_loop() if is_a_loop else nullcontext():
-            if is_a_loop and has_hub():
-                # Let green threads run even if this loop is always busy.
-                get_hub().pause()
-            while True:
-                ready = select_now(self, 0)
-                seconds = left.seconds()
-                if ready or seconds == 0 or not wait_for_epoll(self.fileno(), seconds):
-                    return ready or select_now(self, 0)
+        if getattr(asyncio._get_running_loop(), "_selector", None) is self:
+            # A loop that waits with its own selector is not a coroutine or callback, so it may wait here.
+            return _native.call_hidden(_select_for_loop, self, left)
+        return _select(self, left)
 
 
 class SelectSelector(_stock.SelectSelector):

@@ -11,7 +11,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from oneloop.green.greenlet import Greenlet
-from oneloop.green.hub import get_hub, has_hub, is_in_green_thread
+from oneloop.green.hub import get_hub, has_hub
+from oneloop.green.steps import may_block
 from oneloop.green.wakers import ignore_handler
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _calls = count(1)
 
 
 def _count_call() -> None:
-    if not next(_calls) % _PATIENCE and is_in_green_thread() and has_hub():
+    if not next(_calls) % _PATIENCE and may_block() and has_hub():
         get_hub().pause()
 
 

@@ -14,6 +14,7 @@ from oneloop.green import socket as _socket
 from oneloop.green.hub import Countdown
 from oneloop.green.lock import Semaphore
 from oneloop.green.socket import rebound
+from oneloop.green.steps import wait_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +81,7 @@ class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
         end = Countdown(timeout_s)
         if self._writing is None:
             self._writing = Semaphore(1)
-        if not self._writing.acquire(timeout=timeout_s):
+        if not wait_here(self._writing.acquire, timeout=timeout_s):
             raise TimeoutError(_WRITE)
         try:
             count = self._persist_tls(sslobj.write, (data,), _WRITE, timeout_s, end)

@@ -5,8 +5,9 @@ native code. How a waiter waits depends on its kind:
 
 - A green thread or a script's main greenlet is parked, so that other green threads run.
 - An OS thread without a hub (an executor's, for example) is blocked, because it has no green threads.
-- A coroutine or a callback is blocked too if another OS thread holds the lock. If a green thread of the same OS thread
-  holds it, that could not run to release it, so BlockingSwitchOutError is raised.
+- A coroutine or a callback parks its green thread, if that runs its loop and the program is patched. On another loop it
+  is blocked too if another OS thread holds the lock. If a green thread of the same OS thread holds it, that could not
+  run to release it, so BlockingSwitchOutError is raised.
 
 A released lock goes to the longest waiting waiter.
 """
@@ -24,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 from greenlet import getcurrent
 
 from oneloop import _native
-from oneloop.green.hub import TIMED_OUT, Waiter, get_hub, has_hub, is_in_green_thread, wait_for
+from oneloop.green.hub import TIMED_OUT, Waiter, get_hub, has_hub, wait_for
 from oneloop.green.lock import acquire_at_last
+from oneloop.green.steps import may_block
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,7 +47,7 @@ def may_park() -> bool:
 
 def let_others_go() -> None:
     """Let other green threads run, because the caller may retry until it gets the lock."""
-    if is_in_green_thread() and has_hub():
+    if may_block() and has_hub():
         get_hub().pause()
 
 
@@ -130,7 +132,7 @@ class LockType(_native.LockCore):
             let_others_go()
             return False
         hub = None
-        if is_in_green_thread():
+        if may_block():
             if may_park():
                 hub = get_hub()
         elif self._owner == _thread_ident() and not self.blocks_loop:

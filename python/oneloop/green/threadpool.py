@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from oneloop.green.event import AsyncResult, Event
 from oneloop.green.exceptions import InvalidThreadUseError
 from oneloop.green.executor import ThreadPoolExecutor
-from oneloop.green.hub import get_hub, is_in_green_thread
+from oneloop.green.hub import get_hub
 from oneloop.green.lock import Semaphore
 from oneloop.green.mapping import GroupMappingMixin
+from oneloop.green.steps import may_block, wait_here
 from oneloop.green.workers import Workers
 
 if TYPE_CHECKING:
@@ -116,10 +117,10 @@ class ThreadPool(GroupMappingMixin):
         self._workers.grow(size)
         self._workers.shrink(size)
         # Calls that are made meanwhile start threads again, so the number of threads is not asked for.
-        while is_in_green_thread() and self._workers.leaving:
+        while may_block() and self._workers.leaving:
             self._resized.clear()
             if self._workers.leaving:
-                self._resized.wait()
+                wait_here(self._resized.wait)
 
     def kill(self) -> None:
         """End the threads after their calls, and wait for that. A later `spawn` starts new threads."""
@@ -133,13 +134,11 @@ class ThreadPool(GroupMappingMixin):
         """Wait until all calls have ended.
 
         Raises:
-            BlockingSwitchOutError: called in a coroutine, and it would have to wait.
+            BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait.
         """
         if self._is_idle.is_set():
             return
-        if not is_in_green_thread():
-            raise self.hub._parking_refused()
-        self._is_idle.wait()
+        wait_here(self._is_idle.wait)
 
     # -- calls -----------------------------------------------------------------------------------------
 
@@ -158,15 +157,13 @@ class ThreadPool(GroupMappingMixin):
 
         Raises:
             InvalidThreadUseError: called in another thread than the hub's.
-            BlockingSwitchOutError: called in a coroutine while no thread is free.
+            BlockingSwitchOutError: called in a coroutine that may not block while no thread is free.
             RuntimeError: the system cannot start a thread.
         """
         if get_ident() != self._thread_ident:
             raise InvalidThreadUseError(f"{self!r} belongs to another OS thread: use a pool of the calling thread")
         if not self._room.acquire(blocking=False):
-            if not is_in_green_thread():
-                raise self.hub._parking_refused()
-            self._room.acquire()
+            wait_here(self._room.acquire)
         result: AsyncResult[R] = AsyncResult()
         self._unfinished += 1
         self._is_idle.clear()

@@ -21,7 +21,7 @@ def sleep(seconds: float, /) -> None:
     Raises:
         ValueError: `seconds` is negative.
         TypeError: `seconds` is not a number.
-        BlockingSwitchOutError: called in a coroutine; use `await asyncio.sleep()` there.
+        BlockingSwitchOutError: called in a coroutine that may not block; use `await asyncio.sleep()` there.
     """
     if not hasattr(seconds, "__float__"):
         seconds = operator.index(seconds)  # type: ignore[arg-type]

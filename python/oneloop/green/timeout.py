@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from greenlet import getcurrent
 
 from oneloop.green.exceptions import BlockingSwitchOutError
-from oneloop.green.hub import get_hub, is_in_green_thread
+from oneloop.green.hub import get_hub
+from oneloop.green.steps import is_in_green_thread
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -67,7 +68,9 @@ class Timeout(BaseException):
         """Start the timer.
 
         Raises:
-            AssertionError: it is already started. BlockingSwitchOutError, a subclass: called in a coroutine.
+            AssertionError: it is already started.
+            BlockingSwitchOutError: called in a coroutine, which may await something else when it expires. A subclass of
+                AssertionError.
         """
         if self.pending:
             raise AssertionError(f"{self!r} is already started; to restart it, cancel it first")

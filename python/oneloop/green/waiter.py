@@ -77,7 +77,7 @@ class Waiter:
 
         Raises:
             ConcurrentObjectUseError: another green thread is waiting.
-            BlockingSwitchOutError: called in a callback or a coroutine.
+            BlockingSwitchOutError: called in a coroutine or a callback that may not block.
             BaseException: the exception that was passed to `throw`.
         """
         if self._error is not _NOTHING:

@@ -8,10 +8,9 @@
 //! Native, because a signal's handler may raise between any two instructions of Python code, and a thread that left the
 //! lead half given up would stop all others.
 
-use crate::event_loop::LoopCore;
+use crate::event_loop::{Aside, LoopCore};
 use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object, call};
-use crate::imports;
 use oneloop_engine::sys::{fork, thread};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, intern};
@@ -123,22 +122,9 @@ impl ClientTurns {
     /// blocks in a coroutine is a mistake, but one that works with other clients.
     fn run(&self, py: Python<'_>) -> PyResult<()> {
         let owner = self.owner.bind(py);
-        let outer = call::call0(&imports::running_loop(py)?)?;
-        let task = if outer.is_none() {
-            None
-        } else {
-            Some(call::call1(&imports::current_task(py)?, &outer)?).filter(|task| !task.is_none())
-        };
-        let (enter, leave) = (imports::enter_task(py)?, imports::leave_task(py)?);
-        let set_running_loop = imports::set_running_loop(py)?;
-        if let Some(task) = &task {
-            // Since Python 3.14 a thread runs only one at a time.
-            call::call2(&leave, &outer, task)?;
-        }
-        let ran = call::call1(&set_running_loop, owner).and_then(|_| LoopCore::_run(owner));
-        let shown = call::call1(&set_running_loop, &outer).map(drop);
-        let entered = task.map_or(Ok(()), |task| call::call2(&enter, &outer, &task).map(drop));
-        ran.and(shown).and(entered).and(Self::leave_signals(owner))
+        let aside = Aside::set(owner)?;
+        let ran = LoopCore::_run(owner);
+        ran.and(aside.end()).and(Self::leave_signals(owner))
     }
 
     /// How often the loop has been run. Ask for it before you look whether a wait is over.

@@ -3,6 +3,7 @@
 //! Must not depend on transports or protocols. These register a `Source` (an object and the function that serves its
 //! readiness) and request flushes.
 
+mod aside;
 mod calls;
 mod core;
 mod dispatch;
@@ -20,6 +21,7 @@ mod turnstile;
 mod underway;
 mod work;
 
+pub use aside::Aside;
 pub use core::{LoopCore, OnReady, Run};
 pub use handle::Handle;
 pub use registry::is_gone;

@@ -77,18 +77,8 @@ impl HubCore {
         }
     }
 
-    /// The same, for a caller that will wait: RuntimeError if it may not.
-    pub fn here_to_park(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
-        if let Some(hub) = Self::of_green_thread(py)? {
-            return Ok(hub);
-        }
-        let hub = Self::here(py)?;
-        Self::check_may_park(&hub)?;
-        Ok(hub)
-    }
-
     /// The hub of the calling green thread; None if the caller is none, or runs a loop.
-    fn of_green_thread(py: Python<'_>) -> PyResult<Option<Bound<'_, Self>>> {
+    pub fn of_green_thread(py: Python<'_>) -> PyResult<Option<Bound<'_, Self>>> {
         match active_hub(py).filter(|hub| hub.get().is_away.get(py)) {
             Some(hub) if call::call0(&imports::running_loop(py)?)?.is_none() => Ok(Some(hub)),
             _ => Ok(None),
@@ -149,15 +139,19 @@ impl HubCore {
         Ok(!runs && (!this.owner.get().is_running() || this.is_away.get(py)))
     }
 
-    /// RuntimeError for the hub, because nothing could continue in its place.
-    pub fn check_may_park(slf: &Bound<'_, Self>) -> PyResult<()> {
-        if !Self::may_park(slf)? {
-            let py = slf.py();
-            return Err(slf
-                .call_method0(intern!(py, "_parking_refused"))
-                .map_or_else(|error| error, PyErr::from_value));
+    /// BlockingSwitchOutError for the hub, because nothing could continue in its place.
+    pub fn check_may_wait(slf: &Bound<'_, Self>) -> PyResult<()> {
+        if Self::may_park(slf)? { Ok(()) } else { Self::check_step(slf) }
+    }
+
+    /// BlockingSwitchOutError for a coroutine or a callback that may not block.
+    pub fn check_step(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        if slf.call_method0(intern!(py, "_may_block_in_step"))?.is_truthy()? {
+            return Ok(());
         }
-        Ok(())
+        let refused = slf.call_method0(intern!(py, "_parking_refused"));
+        Err(refused.map_or_else(|error| error, PyErr::from_value))
     }
 
     /// Lets others continue until one of them switches back here. The error is an exception thrown into this

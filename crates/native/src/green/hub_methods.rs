@@ -1,5 +1,6 @@
 //! What Python code calls of a `HubCore`, and of the hub of the calling green thread.
 
+use super::hidden::{self, hidden, wait_in_step};
 use super::hub::{self, HubCore};
 use super::turn::Turn;
 use super::waiter::Waiter;
@@ -65,8 +66,10 @@ impl HubCore {
 
     /// Let other ready green threads run first.
     pub fn pause(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Self::check_may_park(slf)?;
-        Waiter::pause(slf)
+        if Self::may_park(slf)? {
+            return Waiter::pause(slf);
+        }
+        wait_in_step(slf, || Waiter::pause(slf))
     }
 
     /// Raise an exception in a waiting greenlet of this thread, in the loop's next tick. Does nothing if it has ended
@@ -87,11 +90,13 @@ impl HubCore {
         greenlet: &Bound<'_, PyAny>,
         error: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let current = greenlet::current(slf.py())?;
-        let waiter = Waiter::of(slf, &current, false)?;
-        Waiter::resume_soon(&waiter);
-        greenlet::throw(greenlet, error)?;
-        Waiter::await_turn_again(&waiter, &current)
+        hidden(slf.py(), || {
+            let current = greenlet::current(slf.py())?;
+            let waiter = Waiter::of(slf, &current, false)?;
+            Waiter::resume_soon(&waiter);
+            greenlet::throw(greenlet, error)?;
+            Waiter::await_turn_again(&waiter, &current)
+        })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -121,12 +126,15 @@ fn get_hub(py: Python<'_>) -> PyResult<Bound<'_, HubCore>> {
 /// With `ref=False` this does not count as something to wait for: LoopExit is raised if nothing else is left.
 ///
 /// Raises:
-///     BlockingSwitchOutError: called in a coroutine, which must await `asyncio.sleep` instead.
+///     BlockingSwitchOutError: called in a coroutine that may not block, which must await `asyncio.sleep` instead.
 #[pyfunction]
 #[pyo3(signature = (seconds = 0.0, r#ref = true))]
 fn sleep(py: Python<'_>, seconds: f64, r#ref: bool) -> PyResult<()> {
     if seconds <= 0.0 {
-        return Waiter::pause(&HubCore::here_to_park(py)?);
+        return match HubCore::of_green_thread(py)? {
+            Some(hub) => Waiter::pause(&hub),
+            None => HubCore::pause(&HubCore::here(py)?),
+        };
     }
     let hub = HubCore::here(py)?;
     let waiter = Bound::new(py, Waiter::make(&hub))?;
@@ -145,6 +153,7 @@ fn sleep(py: Python<'_>, seconds: f64, r#ref: bool) -> PyResult<()> {
 pub fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hub::active_hub, module)?)?;
     module.add_function(wrap_pyfunction!(hub::forget_active_hub, module)?)?;
+    module.add_function(wrap_pyfunction!(hidden::call_hidden, module)?)?;
     module.add_function(wrap_pyfunction!(get_hub, module)?)?;
     module.add_function(wrap_pyfunction!(sleep, module)?)
 }

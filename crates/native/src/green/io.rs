@@ -61,7 +61,7 @@ fn begin_wait<'py>(
     patience: &Patience,
 ) -> PyResult<Pending<'py>> {
     let py = hub.py();
-    HubCore::check_may_park(hub)?;
+    HubCore::check_may_wait(hub)?;
     let owner = hub.get().owner(py);
     let waiter = Bound::new(py, Waiter::make(hub))?;
     let left = patience.left();

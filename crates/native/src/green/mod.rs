@@ -1,6 +1,7 @@
 //! Green threads: greenlets that the loop's tick resumes, and that switch to one another when they wait.
 
 mod event;
+mod hidden;
 mod hub;
 mod hub_methods;
 mod io;

@@ -68,7 +68,8 @@ impl LockCore {
     /// Raises:
     ///     ValueError: the timeout is negative and not -1, or given without `blocking`.
     ///     OverflowError: the timeout is too large.
-    ///     BlockingSwitchOutError: it would wait, in a coroutine, for a green thread of the same OS thread.
+    ///     BlockingSwitchOutError: it would wait, in a coroutine that may not block, for a green thread of the same OS
+    ///         thread.
     #[pyo3(signature = (blocking = None, timeout = None))]
     fn acquire<'py>(
         slf: &Bound<'py, Self>,

@@ -7,6 +7,7 @@
 //! If an exception ends the wait, the green thread first detaches from the waiter, so that a later wake-up has no
 //! effect.
 
+use super::hidden::wait_in_step;
 use super::hub::HubCore;
 use super::turn::Turn;
 use crate::event_loop::LoopCore;
@@ -172,6 +173,38 @@ impl Waiter {
         Ok(())
     }
 
+    /// Waits in a greenlet that may park.
+    fn wait(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        let current = greenlet::current(py)?;
+        let hub = this.hub.bind(py);
+        let is_free = this.state.with(py, |state| {
+            let is_free = state.greenlet.is_none();
+            if is_free {
+                state.greenlet = Some(Object::new(current.clone()));
+            }
+            is_free
+        });
+        if !is_free {
+            return Err(PyRuntimeError::new_err("another green thread is already waiting here"));
+        }
+        loop {
+            let parked = HubCore::park(hub, &current, next_turn);
+            if parked.is_err() || this.is_ended(py) {
+                let waited = this.state.with(py, |state| state.greenlet.take());
+                drop(waited);
+                parked?;
+                return this.outcome(py).unwrap_or_else(|| Ok(py.None()));
+            }
+            if !HubCore::has_ended(hub)? {
+                let waited = this.state.with(py, |state| state.greenlet.take());
+                drop(waited);
+                return Err(invalid_switch(&current));
+            }
+            // The hub's greenlet has ended, and a new one continues the loop.
+        }
+    }
+
     /// Queues an exception to be raised in a greenlet.
     pub fn throw_soon(slf: &Bound<'_, Self>, error: &Bound<'_, PyAny>) {
         let error = Object::new(error.clone());
@@ -201,34 +234,12 @@ impl Waiter {
         if let Some(outcome) = this.outcome(py) {
             return outcome;
         }
-        let current = greenlet::current(py)?;
         let hub = this.hub.bind(py);
-        HubCore::check_may_park(hub)?;
-        let is_free = this.state.with(py, |state| {
-            let is_free = state.greenlet.is_none();
-            if is_free {
-                state.greenlet = Some(Object::new(current.clone()));
-            }
-            is_free
-        });
-        if !is_free {
-            return Err(PyRuntimeError::new_err("another green thread is already waiting here"));
+        if HubCore::may_park(hub)? {
+            return Self::wait(slf);
         }
-        loop {
-            let parked = HubCore::park(hub, &current, next_turn);
-            if parked.is_err() || this.is_ended(py) {
-                let waited = this.state.with(py, |state| state.greenlet.take());
-                drop(waited);
-                parked?;
-                return this.outcome(py).unwrap_or_else(|| Ok(py.None()));
-            }
-            if !HubCore::has_ended(hub)? {
-                let waited = this.state.with(py, |state| state.greenlet.take());
-                drop(waited);
-                return Err(invalid_switch(&current));
-            }
-            // The hub's greenlet has ended, and a new one continues the loop.
-        }
+        // Asking whether it may wait runs Python code: it may have ended meanwhile.
+        wait_in_step(hub, || this.outcome(py).unwrap_or_else(|| Self::wait(slf)))
     }
 
     /// Whether it has ended and the result was not taken yet.

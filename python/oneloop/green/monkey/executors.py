@@ -4,8 +4,8 @@
         await loop.run_in_executor(executor, function)
 
 The `with` block ends with `shutdown()`, which joins idle threads. In a patched program these are green threads, which
-end when the coroutine waits next. A coroutine cannot wait for them in `shutdown()`. It need not, if all calls have
-ended.
+end when the coroutine waits next. A coroutine that may not block cannot wait for them in `shutdown()`. It need not, if
+all calls have ended.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from concurrent.futures.thread import ThreadPoolExecutor
 from typing import Any
 
-from oneloop.green.hub import is_in_green_thread
+from oneloop.green.steps import may_block
 
 __all__ = ["adapt"]
 
@@ -37,7 +37,7 @@ def adapt() -> None:
 
     @functools.wraps(shutdown)
     def shutdown_somewhere(self: Any, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        if wait and not is_in_green_thread():
+        if wait and not may_block():
             shutdown(self, False, cancel_futures=cancel_futures)
             wait = bool(self.__dict__.get("_unfinished"))
         shutdown(self, wait, cancel_futures=cancel_futures)

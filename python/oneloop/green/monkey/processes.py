@@ -1,9 +1,9 @@
 """multiprocessing in green threads of a patched program: others run while one waits for a process.
 
 Connections, queues and listeners, locks and their relatives, `wait`, `Process.start` and `join`, proxies of managers.
-`real_threads.py` has the waits for its OS threads. In OS threads without green threads, in coroutines and in callbacks
-they wait as without patching. The locks of other processes tell nobody that they are free, so they are asked again and
-again, every 20 ms at the latest.
+`real_threads.py` has the waits for its OS threads. In OS threads without green threads, and in coroutines and callbacks
+that may not block, they wait as without patching. The locks of other processes tell nobody that they are free, so they
+are asked again and again, every 20 ms at the latest.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class _Recursive:
         """Take the lock; see `multiprocessing.RLock`.
 
         Raises:
-            BlockingSwitchOutError: called in a coroutine, and a green thread of this OS thread holds the lock.
+            BlockingSwitchOutError: called in a coroutine that may not block, and a green thread of this OS thread holds
+                the lock.
         """
         if not block:
             return self._take()

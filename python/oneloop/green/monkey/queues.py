@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneloop.green.hub import get_hub, is_in_green_thread
 from oneloop.green.queue import SimpleQueue as _SimpleQueue
+from oneloop.green.steps import is_in_green_thread, wait_here
 from oneloop.green.threadlock import let_others_go
 from oneloop.green.timeout import Timeout
 
@@ -43,13 +43,13 @@ class SimpleQueue(_SimpleQueue[Any]):
         Raises:
             queue.Empty: there is no item, and `block` is false or the timeout expired.
             ValueError: the timeout is negative.
-            BlockingSwitchOutError: called in a coroutine, and it would have to wait.
+            BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait.
         """
         if block and timeout is not None and float(timeout) < 0:
             raise ValueError("'timeout' must be a non-negative number")
         if block and not is_in_green_thread():
             if self.empty():
-                raise get_hub()._parking_refused()
+                return wait_here(super().get, block, timeout)
             block = False
         if not block and self.empty():
             self._asked_in_vain += 1

@@ -2,7 +2,7 @@
 
 multiprocessing, process pools and asyncio start such threads, and wait for them with `Thread.join` and conditions,
 which events, semaphores, barriers and queues are made of. This adapts the realm's copy of `threading`. In OS threads
-without green threads, in coroutines and in callbacks they wait as without patching.
+without green threads, and in coroutines and callbacks that may not block, they wait as without patching.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from oneloop.green.blocking import blocking, may_wait
 from oneloop.green.event import Event
+from oneloop.green.steps import wait_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ def _make_wait(wait_really: Callable[..., bool]) -> Callable[..., bool]:
         self._waiters.append(place)
         state = self._release_save()
         try:
-            return bool(place.event.wait(timeout))
+            return bool(wait_here(place.event.wait, timeout))
         finally:
             self._acquire_restore(state)
             with suppress(ValueError):  # it was notified
@@ -80,7 +81,7 @@ def _make_join(join_really: Callable[..., None]) -> Callable[..., None]:
             join_really(self, timeout)
             return
         ended = self.__dict__.setdefault("_ended", Event())
-        if self._has_run or ended.wait(None if timeout is None else max(timeout, 0)):
+        if self._has_run or wait_here(ended.wait, None if timeout is None else max(timeout, 0)):
             # It is about to end.
             join_really(self)
 

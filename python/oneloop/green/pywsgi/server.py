@@ -14,6 +14,7 @@ from oneloop.green.pywsgi.environ import FileWrapper, WSGISecureEnviron
 from oneloop.green.pywsgi.handler import WSGIHandler
 from oneloop.green.pywsgi.logs import log_of
 from oneloop.green.server import StreamServer
+from oneloop.green.steps import wait_here
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -198,9 +199,13 @@ class WSGIServer(StreamServer):
 
         Args:
             timeout: the time to wait in seconds; None means `stop_timeout`.
+
+        Raises:
+            BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait. The server does
+                not accept any more.
         """
         self.close()
-        if self.pool is None:
-            self._is_quiet.wait(self.stop_timeout if timeout is None else timeout)
-        else:
+        if self.pool is not None:
             super().stop(timeout)
+        elif not self._is_quiet.is_set():
+            wait_here(self._is_quiet.wait, self.stop_timeout if timeout is None else timeout)

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet, finalize, ref
 
-from oneloop._native import ClientTurns, LoopCore, active_hub
+from oneloop._native import ClientTurns, LoopCore
 from oneloop.http.client.forks import forget_in_child, keep_of_parent
 from oneloop.http.client.pools import CLOSING_TICKS
 from oneloop.interrupts import is_main_thread
@@ -107,8 +107,9 @@ class GreenCaller(Caller):
 
     def run_task(self, steps: Coroutine[Any, Any, T]) -> T:
         from oneloop.green.bridge import await_
+        from oneloop.green.steps import wait_here
 
-        return await_(steps)
+        return wait_here(await_, steps)
 
     async def sleep(self, time_s: float) -> None:
         from oneloop.green import sleep
@@ -355,8 +356,9 @@ class Callers:
 
     def here(self) -> Caller:
         """Return how the calling code waits."""
-        hub: Any = active_hub() if "oneloop.green.hub" in sys.modules else None
-        if hub is not None and _get_running_loop() is None:
+        hubs = sys.modules.get("oneloop.green.hub")
+        hub: Any = None if hubs is None else hubs.hub_to_wait_on()
+        if hub is not None:
             caller = getattr(self._here, "green", None)
             if caller is None or caller.loop is not hub.asyncio_loop:
                 caller = self._here.green = GreenCaller(hub.asyncio_loop)
@@ -384,10 +386,13 @@ class Callers:
             for caller in kept:
                 caller.finish()
         green = getattr(self._here, "green", None)
-        if green is None or green.loop.is_closed() or _get_running_loop() is not None:
+        if green is None or green.loop.is_closed():
             return
-        from oneloop.green import sleep
+        from oneloop.green.hub import sleep
+        from oneloop.green.steps import may_block
 
+        if not may_block():
+            return
         for _ in range(CLOSING_TICKS):
             sleep(0)
 
