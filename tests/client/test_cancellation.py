@@ -121,18 +121,22 @@ class Stepper:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         value: Any = None
+        error: BaseException | None = None
         while True:
+            if self._left == 0:
+                self.was_cancelled = True
+                error = asyncio.CancelledError()
+            self._left -= 1
             try:
-                if self._left == 0:
-                    self._left -= 1
-                    self.was_cancelled = True
-                    waited = self._steps.throw(asyncio.CancelledError())  # type: ignore[attr-defined]
-                else:
-                    self._left -= 1
-                    waited = self._steps.send(value)  # type: ignore[attr-defined]
+                steps: Any = self._steps
+                waited = steps.send(value) if error is None else steps.throw(error)
             except StopIteration as end:
                 return end.value
-            value = yield waited
+            error = None
+            try:
+                value = yield waited
+            except BaseException as raised:  # that of what was awaited
+                error = raised
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -9,6 +9,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 import pytest
 
@@ -93,6 +94,23 @@ def test_several_members() -> None:
         assert b"".join(decoder.pieces(b"", is_last=True)) == b""
     with pytest.raises(DecodingError):
         decoder_of("gzip").whole(data[:-1])
+
+
+@pytest.mark.parametrize("coding", CODERS)
+def test_a_decoder_gets_a_little_at_a_time(coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoders copy what they have not used behind each piece and each member: for a long body, a time that squares."""
+    decoder = decoder_of(coding)
+    (link,) = decoder._chain
+    decode, lengths = link.decode, []
+
+    def noting(data: bytes) -> Any:
+        lengths.append(len(data))
+        return decode(data)
+
+    monkeypatch.setattr(link, "decode", noting)
+    text = random.Random(0).randbytes(200_000)
+    assert decoder.whole(CODERS[coding](text)) == text
+    assert max(lengths) <= 16 * 1024
 
 
 @pytest.mark.parametrize("behind", [b"\0", bytes(1000), b"garbage", b"\x1f", b"\x1fx"])

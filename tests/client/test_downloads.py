@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import AsyncGenerator, Generator
 from contextlib import closing
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import oneloop.files
 from oneloop.http import Auth, HTTPStatusError, ReadError, RemoteProtocolError, Request, Response
 from tests.client.callers import Caller
 from tests.client.servers import Peer, RawServer
@@ -105,6 +107,28 @@ def test_a_part_that_cannot_be_continued(caller: Caller, tmp_path: Path, change:
         caller.download(f"{server.url}/f", tmp_path / "f", resume=True)
     assert (tmp_path / "f").read_bytes() == BODY
     assert left(tmp_path) == ["f"]
+
+
+def test_a_part_of_another_version_is_left_without_its_tag(
+    caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be emptied is not continued as if it were of the new version."""
+    (tmp_path / "f.part").write_bytes(b"old" * 1000)
+    (tmp_path / "f.part.tag").write_bytes(b'"old"')
+    opened = oneloop.files.open
+    left = [OSError(errno.EMFILE, "too many")]
+
+    def failing(*arguments: Any, **named: Any) -> Any:
+        if left:
+            raise left.pop()
+        return opened(*arguments, **named)
+
+    monkeypatch.setattr(oneloop.files, "open", failing)
+    with RawServer(Files()) as server:
+        with pytest.raises(OSError, match="too many"):
+            caller.download(f"{server.url}/f", tmp_path / "f", resume=True)
+        caller.download(f"{server.url}/f", tmp_path / "f", resume=True)
+    assert (tmp_path / "f").read_bytes() == BODY
 
 
 def test_a_wrong_range(caller: Caller, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from oneloop.http import (
     ConnectError,
     ConnectTimeout,
     PoolTimeout,
+    PrivateAddress,
     ProxyError,
     ReadError,
     ReadTimeout,
@@ -83,6 +84,7 @@ ERRORS: list[tuple[type[TransportError], bool, bool]] = [
     # The error; whether a GET, a POST is sent again.
     (ConnectError, True, True),
     (ConnectTimeout, True, True),
+    (PrivateAddress, False, False),
     (ReadError, True, False),
     (WriteError, True, False),
     (ReadTimeout, True, False),

@@ -314,6 +314,23 @@ def test_requests_keep_their_pace(make_caller: MakeCaller) -> None:
             slow.get(server.url)
 
 
+async def test_turns_that_nobody_takes() -> None:
+    """Neither a request that has no time for its turn has one, nor one that is cancelled while it waits for it."""
+    with RawServer(echo) as server:
+        async with AsyncClient(limits=Limits(max_requests_per_second=0.5), timeout=Timeout(60, total=1000)) as client:
+            await client.get(server.url)
+            short = [client.get(server.url, timeout=Timeout(60, total=0.1)) for _ in range(100)]
+            results = await asyncio.gather(*short, return_exceptions=True)
+            assert {type(result) for result in results} == {TotalTimeout}
+            waiting = [asyncio.ensure_future(client.get(server.url)) for _ in range(100)]
+            await asyncio.sleep(0)
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+            # The turn behind them would be in 200 s.
+            await client.get(server.url, timeout=Timeout(60, total=100))
+
+
 async def test_other_origins_have_their_own_pace() -> None:
     with RawServer(echo) as one, RawServer(echo) as two:
         async with AsyncClient(limits=Limits(max_requests_per_second=0.01)) as client:

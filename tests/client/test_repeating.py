@@ -158,6 +158,24 @@ def test_the_body_counts_for_retries(make_caller: MakeCaller) -> None:
         assert caller.get(server.url).text == "whole"
 
 
+@pytest.mark.parametrize(("method", "count"), [("POST", 1), ("PUT", 3)])
+def test_a_redirect_that_cannot_be_followed(make_caller: MakeCaller, method: str, count: int) -> None:
+    """The request itself was sent: it is repeated as if its response were lost."""
+    heads: list[bytes] = []
+
+    def serve(peer: Peer) -> None:
+        while head := peer.head():
+            heads.append(head)
+            peer.answer(b"", "303 See Other", "Location: http://127.0.0.1:1/")
+
+    caller = make_caller(retries=Retry(2, backoff_s=0.001), follow_redirects=True)
+    with RawServer(serve) as server:
+        with pytest.raises(ConnectError) as caught:
+            caller.request(method, server.url)
+        assert str(caught.value.request.url) == "http://127.0.0.1:1/"
+    assert len(heads) == count
+
+
 async def test_a_closed_client_is_not_tried_again() -> None:
     with RawServer(hold) as server:
         client = AsyncClient(retries=Retry(3, backoff_s=1000), timeout=None)

@@ -105,6 +105,14 @@ def test_expect_while_the_request_waits_for_its_connection() -> None:
         oneloop.run(main(server.url))
 
 
+def test_only_coroutines_send_what_is_awaited(caller: Caller) -> None:
+    with RawServer(hold) as server:
+        if caller.kind != "coroutine":
+            with pytest.raises(RuntimeError, match="async request with a sync Client"):
+                caller.put(server.url, content=slow_parts())
+        assert server.connections == 0
+
+
 @pytest.mark.parametrize("expects", [True, False])
 def test_an_early_response_that_stalls(make_caller: MakeCaller, expects: bool) -> None:
     """With a body in parts in coroutines only: the others send all parts before they look, as with other clients."""

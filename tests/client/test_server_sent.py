@@ -94,6 +94,12 @@ def test_an_error_page_instead_of_events(caller: Caller) -> None:
     assert str(caught.value.request.url) == server.url + "/"
 
 
+def test_comments_keep_a_stream_alive() -> None:
+    content = b": 0123456789\n\n" * 10 + b": 0123456789\n" * 10 + b"data: x\n\n"
+    response = Response(200, headers={"content-type": "text/event-stream"}, content=content)
+    assert list(EventSource(response, max_event_size=50)) == [ServerSentEvent(data="x")]
+
+
 @pytest.mark.parametrize("content", [b"data: " + b"x" * 100, b"data: x\n" * 20])
 def test_an_event_that_is_too_long(content: bytes) -> None:
     request = oneloop.http.Request("GET", "http://host/")

@@ -69,6 +69,52 @@ async def test_who_waits_is_cancelled_while_another_closes() -> None:
             await asyncio.wait_for(closing, 9)
 
 
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_what_came_before_a_send_that_fails(is_closed: bool) -> None:
+    """The last message, and why the server has closed it."""
+
+    def serve(peer: Peer) -> None:
+        upgrade(peer)
+        peer.send(b"\x81\x05quota")
+        if is_closed:
+            peer.send(b"\x88\x02\x0f\xa8")
+        peer.reset() if not is_closed else peer.end()
+
+    with RawServer(serve) as server:
+        async with AsyncClient() as client, client.websocket(server.url) as socket:
+            with pytest.raises(WebSocketDisconnect):
+                while True:
+                    await socket.send("x")
+                    await asyncio.sleep(0.001)
+            with pytest.raises(WebSocketDisconnect):
+                await socket.ping()
+            assert await socket.receive() == "quota"
+            with pytest.raises(WebSocketDisconnect) as end:
+                await socket.receive()
+            assert end.value.code == (4008 if is_closed else 1006)
+
+
+async def test_the_heart_beats_while_nobody_receives() -> None:
+    """The responses to its pings wait with what the program has not received yet."""
+
+    def serve(peer: Peer) -> None:
+        upgrade(peer)
+        while True:
+            opcode, payload = client_frame(peer)
+            peer.send(bytes([0x80 | (10 if opcode == 9 else opcode), len(payload)]) + payload)
+            if opcode == 8:
+                return
+
+    with RawServer(serve) as server:
+        async with AsyncClient() as client, client.websocket(server.url, heartbeat=3600) as socket:
+            socket._beat()
+            while not socket._exchange.has_received:
+                await asyncio.sleep(0.001)
+            socket._beat()
+            await socket.send("alive")
+            assert await socket.receive() == "alive"
+
+
 async def test_a_given_up_block_wakes_who_waits() -> None:
     with RawServer(silent) as server:
         async with AsyncClient() as client:

@@ -320,7 +320,12 @@ def test_a_named_pipe_whose_reader_is_replaced(
     """What was kept for the first one is lost; for the second one as much is kept."""
     os.mkfifo(tmp_path / "log")
     first = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
-    theirs = os.open(tmp_path / "log", os.O_WRONLY)
+    theirs = os.open(tmp_path / "log", os.O_WRONLY | os.O_NONBLOCK)
+    # What the pipe has taken is not kept.
+    with contextlib.suppress(BlockingIOError):
+        while os.write(theirs, bytes(4096)):
+            pass
+    os.set_blocking(theirs, True)
     with monkeypatch.context() as patch:
         if is_thread:
             forbid_reopening(patch)

@@ -208,6 +208,12 @@ impl ClientExchange {
         self.state.with(py, |s| s.is_complete && !s.is_ending)
     }
 
+    /// Whether there is something to be `received` at once.
+    #[getter]
+    fn has_received(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.is_over(py, Until::Received))
+    }
+
     /// Whether the transport takes more now; see `drained`.
     #[getter]
     fn takes_more(&self, py: Python<'_>) -> bool {

@@ -48,7 +48,7 @@ class AsyncClient(Core):
         event_hooks: `{"request": [...], "response": [...]}`: functions or coroutine functions.
         base_url: what URLs that are not absolute are added to.
         default_encoding: the charset of text without one, or a function that is called with the body and returns it.
-        uds: the path of a Unix socket for all connections.
+        uds: the path of a Unix socket for all connections, unless there is a `proxy`.
         local_address: the address to connect from.
         retries: how often requests are sent again, or a `Retry`.
         max_response_bytes: the longest body that is read whole, decoded; longer ones raise ResponseTooLarge.

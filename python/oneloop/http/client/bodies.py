@@ -54,12 +54,15 @@ class Stream:
         """Whether only a coroutine can read it."""
         return isinstance(self._parts, AsyncIterable) and not isinstance(self._parts, Iterable)
 
-    def reader(self) -> Callable[[], Awaitable[bytes] | bytes]:
+    def reader(self, *, in_coroutine: bool) -> Callable[[], Awaitable[bytes] | bytes]:
         """Return a function that returns the next part, or an awaitable of it; b"" at the end.
 
         Raises:
             StreamConsumed: it can be read only once, and was.
+            RuntimeError: only a coroutine can read it, and the caller is none.
         """
+        if self.is_async and not in_coroutine:
+            raise RuntimeError("Attempted to send an async request with a sync Client instance.")
         if self._is_used and not self.is_repeatable:
             raise StreamConsumed
         self._is_used = True

@@ -282,7 +282,10 @@ class _Sending:
         self._exchange = exchange
         self._left = length
 
-    def add(self, piece: bytes) -> None:
+    def add(self, piece: bytes | str) -> None:
+        if isinstance(piece, str):
+            # As urllib3 does.
+            piece = piece.encode()
         if self._left != _CHUNKS:
             if len(piece) > self._left:
                 raise _wrong_length(True)

@@ -20,6 +20,8 @@ PIECE_BYTES = 256 * 1024
 """The most that is decoded in one go, so that a few bytes cannot become gigabytes before anybody counts them."""
 _SLICE_BYTES = 1024
 """What a decoder without such a limit gets at a time."""
+_INPUT_BYTES = 16 * 1024
+"""What any decoder gets at a time. zlib copies the rest of its input behind each piece, and behind each member."""
 MOST_CODINGS = 5
 _MEMBER = b"\x1f\x8b"
 
@@ -108,7 +110,7 @@ class _Brotli:
     def decode(self, data: bytes) -> Iterator[bytes]:
         self._has_begun = self._has_begun or bool(data)
         if not self._is_limited:
-            yield from filter(None, map(self._decompress, _slices(data)))
+            yield from filter(None, map(self._decompress, _slices(data, _SLICE_BYTES)))
             return
         piece: bytes = self._decompress(data, output_buffer_limit=PIECE_BYTES) if data else b""
         while piece or not self._decoder.can_accept_more_data():
@@ -155,8 +157,8 @@ class _Zstd:
         return iter(())
 
 
-def _slices(data: bytes) -> Iterator[bytes]:
-    return (data[at : at + _SLICE_BYTES] for at in range(0, len(data), _SLICE_BYTES))
+def _slices(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[at : at + size] for at in range(0, len(data), size))
 
 
 def _module(*names: str) -> Any:
@@ -224,8 +226,9 @@ def _through(chain: Sequence[Any], data: bytes, is_last: bool) -> Iterator[bytes
             yield data
         return
     decoder, rest = chain[0], chain[1:]
-    for piece in decoder.decode(data):
-        yield from _through(rest, piece, False)
+    for part in _slices(data, _INPUT_BYTES):
+        for piece in decoder.decode(part):
+            yield from _through(rest, piece, False)
     if is_last:
         for piece in decoder.finish():
             yield from _through(rest, piece, False)

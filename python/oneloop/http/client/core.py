@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,7 +37,7 @@ from oneloop.http.client.urls import URL
 from oneloop.http.client.websockets import MAX_MESSAGE_BYTES, AsyncWebSocket, Handshake, WebSocket
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from oneloop.loop import Loop
 
@@ -66,6 +67,7 @@ class Core(Profile):
         # The same dictionary: the end of a thread knows it.
         self._pools.clear()
         self._known.clear()
+        self._pace.forget_parents()
         return kept
 
     def statistics(self) -> dict[str, int]:
@@ -110,7 +112,10 @@ class Core(Profile):
         proxy = None if self._proxies.is_empty else self._proxies.of(request.url)
         # A WebSocket begins in HTTP/1.1.
         http2 = NEVER if self._http2 == NEVER or "upgrade" in request.headers else self._http2
-        return Route(scheme, host, port, proxy, self._uds, sni, http2)
+        route = Route(scheme, host, port, proxy, self._uds, sni, http2)
+        if route.is_forwarded and request.headers.get("upgrade", "").lower() == "websocket":
+            return replace(route, is_tunnelled=True)
+        return route
 
     # -- sending ---------------------------------------------------------------------------------
 
@@ -303,7 +308,10 @@ class Core(Profile):
         if auth is _NO_AUTH:
             return await self._send_with_redirects(caller, request, follows, timeout, deadline_s, [])
         if auth.requires_request_body:
-            await request.aread()
+            if caller.is_synchronous:
+                request.read()
+            else:
+                await request.aread()
         flow = stepped(auth.sync_auth_flow(request)) if caller.is_synchronous else auth.async_auth_flow(request)
         history: list[Response] = []
         try:
@@ -341,7 +349,7 @@ class Core(Profile):
                 raise TooManyRedirects("Exceeded maximum allowed redirects.", request=request)
             for hook in self._event_hooks["request"]:
                 await _called(hook(request))
-            response = await self._send_once(caller, request, timeout, deadline_s)
+            response = await self._send_step(caller, request, timeout, deadline_s, history)
             try:
                 for hook in self._event_hooks["response"]:
                     await _called(hook(response))
@@ -360,21 +368,43 @@ class Core(Profile):
                 response._close()
                 raise
 
+    async def _send_step(
+        self, caller: Caller, request: Request, timeout: Timeout, deadline_s: float | None, history: list[Response]
+    ) -> Response:
+        """Send one of several requests. An error belongs to it, and knows whether there were others before."""
+        try:
+            return await self._send_once(caller, request, timeout, deadline_s)
+        except RequestError as error:
+            if error._request is None:
+                error._request = request
+            error._is_behind_others = bool(history)
+            raise
+
+    async def _wait_for_turn(self, caller: Caller, origin: Hashable, deadline_s: float | None) -> None:
+        now = caller.loop.time()
+        turn = self._pace.turn(origin, now, deadline_s)
+        if turn is None:
+            raise TotalTimeout("max_requests_per_second lets the request begin only after its total timeout")
+        if turn <= now:
+            return
+        try:
+            await caller.sleep(turn - now)
+        except BaseException:
+            self._pace.give_back(origin, turn)
+            raise
+
     async def _send_once(
         self, caller: Caller, request: Request, timeout: Timeout, deadline_s: float | None
     ) -> Response:
         """Send a request on a connection. Returns the response when its head has arrived."""
         pool = self._pool(caller)
         route = self._route(request)
-        wait_s = self._pace.turn((route.scheme, route.host, route.port), caller.loop.time())
-        if wait_s > 0:
-            if not _fits(caller, wait_s, deadline_s):
-                raise TotalTimeout("max_requests_per_second lets the request begin only after its total timeout")
-            await caller.sleep(wait_s)
+        if not self._pace.is_unlimited:
+            await self._wait_for_turn(caller, (route.scheme, route.host, route.port), deadline_s)
         origin = pool.origin(route)
         body = request.stream
-        # One that cannot be read again says so before anything is sent.
-        read = body.reader() if isinstance(body, Stream) else None
+        # One that cannot be read, or not again, says so before anything is sent.
+        read = body.reader(in_coroutine=not caller.is_synchronous) if isinstance(body, Stream) else None
         fields = request.headers.raw
         target = request.url.target
         if route.is_forwarded:

@@ -92,11 +92,14 @@ class Download:
     async def _write(self, response: Response, offset: int) -> None:
         length = response.headers.get("content-length")
         total = offset + int(length) if length is not None and "content-encoding" not in response.headers else None
-        if self._resume and not offset:
-            await self._keep_tag(response)
+        if not offset:
+            # That of an earlier part, which is emptied.
+            await self._remove(self._tag_path)
         try:
             file = await self._result_of(files.open, self._part, "r+b" if offset else "wb")
             try:
+                if self._resume and not offset:
+                    await self._keep_tag(response)
                 await self._result_of(file.seek, offset)
                 async for piece in response.aiter_bytes():
                     await self._result_of(file.write, piece)
@@ -124,14 +127,11 @@ class Download:
         tag = response.headers.get("etag", "")
         if "content-encoding" in response.headers:
             # The part is decoded, and ranges are those of the encoded content.
-            await self._remove(self._tag_path)
             return
         if not tag or tag.startswith("W/"):
             tag = response.headers.get("last-modified", "")
         if tag:
             await self._result_of(files.write_file, self._tag_path, tag.encode("latin-1"))
-        else:
-            await self._remove(self._tag_path)
 
     async def _remove(self, path: Any) -> None:
         try:

@@ -105,6 +105,9 @@ class HTTPError(Exception):
 class RequestError(HTTPError):
     """The request has no usable response."""
 
+    # It is of a redirect, or of a later step of an authentication.
+    _is_behind_others = False
+
 
 class TransportError(RequestError):
     """The request could not be sent, or its response could not be received."""

@@ -123,7 +123,10 @@ class KnownHeads:
 
     def forget_closed(self) -> None:
         """Drop what belongs to closed loops."""
-        self._heads = {key: known for key, known in self._heads.items() if not known.pool.loop.is_closed()}
+        # Other threads may add some meanwhile.
+        for key, known in list(self._heads.items()):
+            if known.pool.loop.is_closed():
+                self._heads.pop(key, None)
 
     def clear(self) -> None:
         """Drop all: something has changed that is part of each head."""

@@ -64,7 +64,8 @@ class Profile:
         self._cookies = Cookies(cookies)
         self._tls = _contexts(verify, cert, self._http2)
         self._trust_env = trust_env
-        self._proxies = Proxies(proxy, trust_env=trust_env)
+        # The environment's proxies are for hosts.
+        self._proxies = Proxies(proxy, trust_env=trust_env and uds is None)
         self._timeout = Timeout(timeout)
         self.follow_redirects = follow_redirects
         self.max_redirects = max_redirects
@@ -72,7 +73,7 @@ class Profile:
         self.event_hooks = event_hooks or {}
         self._base_url = _with_slash(to_url(base_url))
         self._default_encoding = default_encoding
-        self._uds, self._local_address = uds, local_address
+        self._uds, self._local_address = None if proxy is not None else uds, local_address
         self._retry = retries if isinstance(retries, Retry) else Retry(retries)
         self._max_response_bytes = max_response_bytes
         self._dns_cache_s, self._block_private = dns_cache_s, block_private

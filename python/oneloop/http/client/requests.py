@@ -114,9 +114,13 @@ class Request:
         return self._body
 
     def read(self) -> bytes:
-        """Read a body from an iterable whole, and return it."""
+        """Read a body from an iterable whole, and return it.
+
+        Raises:
+            RuntimeError: it is an asynchronous iterable.
+        """
         if isinstance(self._body, Stream):
-            read = self._body.reader()
+            read = self._body.reader(in_coroutine=False)
             pieces = []
             while piece := read():
                 pieces.append(piece)
@@ -128,7 +132,7 @@ class Request:
         if isinstance(self._body, Stream):
             if not self._body.is_async:
                 return self.read()
-            read = self._body.reader()
+            read = self._body.reader(in_coroutine=True)
             pieces = []
             while piece := await read():  # type: ignore[misc]
                 pieces.append(piece)

@@ -169,7 +169,7 @@ class RequestsAdapter(BaseAdapter):
         self._callers.finish(self._close_carriers)
 
     def _close_carriers(self) -> None:
-        for carrier in self._carriers.values():
+        for carrier in list(self._carriers.values()):
             carrier.close()
 
     def __getstate__(self) -> dict[str, Any]:

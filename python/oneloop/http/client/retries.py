@@ -14,6 +14,7 @@ from oneloop.http.client.errors import (
     ConnectError,
     ConnectTimeout,
     NetworkError,
+    PrivateAddress,
     ReadTimeout,
     RemoteProtocolError,
 )
@@ -33,8 +34,8 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "QUE
 class Retry:
     """When a request is sent again.
 
-    A connection that could not be opened is always tried again; other failures and statuses only for `methods`, and
-    only if the body can be sent a second time.
+    A connection that could not be opened is always tried again, unless it is of a redirect: the request itself was sent
+    then. Other failures and statuses are only for `methods`, and all only if the body can be sent a second time.
 
     Attributes:
         total: how many times at most; 0: never.
@@ -52,12 +53,14 @@ class Retry:
 
     def wants_error(self, request: Request, error: TransportError) -> bool:
         """Return whether a request is sent again after an error."""
-        if isinstance(error, (ConnectError, ConnectTimeout)):
+        if isinstance(error, PrivateAddress):
+            return False
+        if isinstance(error, (ConnectError, ConnectTimeout)) and not error._is_behind_others:
             return self._can_repeat(request)
         if isinstance(error, CloseError):
             # The client itself was closed.
             return False
-        is_passing = isinstance(error, (NetworkError, ReadTimeout, RemoteProtocolError))
+        is_passing = isinstance(error, (NetworkError, ConnectTimeout, ReadTimeout, RemoteProtocolError))
         return is_passing and request.method in self.methods and self._can_repeat(request)
 
     def wants_status(self, request: Request, status: int) -> bool:

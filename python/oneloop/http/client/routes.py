@@ -34,6 +34,8 @@ class Route:
         uds: the path of a Unix socket, in place of host and port.
         sni: the name for TLS; None: the host.
         http2: when HTTP/2 is spoken; see `protocols`.
+        is_tunnelled: a proxy does not see the requests, also for http, such as those of a WebSocket (RFC 6455 section
+            4.1).
     """
 
     scheme: str
@@ -43,11 +45,12 @@ class Route:
     uds: str | None = None
     sni: str | None = None
     http2: int = NEVER
+    is_tunnelled: bool = False
 
     @property
     def is_forwarded(self) -> bool:
         """Requests go to the proxy itself, with the whole URL."""
-        return self.proxy is not None and self.scheme == "http" and self.proxy.is_http
+        return self.proxy is not None and self.scheme == "http" and self.proxy.is_http and not self.is_tunnelled
 
     def is_direct(self, wishes: Any) -> bool:
         """Whether a connection is nothing but one to the host: no proxy, and nobody is told of its steps."""

@@ -126,17 +126,23 @@ class _Parser:
             self._is_after_cr = end[0] == "\r" and at == len(text)
             if line:
                 self._take(line)
-            elif self._has_fields:
+                continue
+            if self._has_fields:
                 yield ServerSentEvent(self._event or "message", "\n".join(self._data), self._last_id, self._retry)
-                self._start()
+            self._start()
         if at < len(text):
             self._held.append(text[at:])
             self._held_len += len(text) - at
         self._check(self._held_len)
 
     def _take(self, line: str) -> None:
+        size = len(line.encode())
+        if line.startswith(":"):
+            # A comment, which keeps a stream alive, is no part of an event.
+            self._check(size)
+            return
         name, _, value = line.partition(":")
-        self._size += len(line.encode())
+        self._size += size
         self._check(0)
         value = value.removeprefix(" ")
         if name == "data":
@@ -148,7 +154,7 @@ class _Parser:
         elif name == "retry" and value.isascii() and value.isdigit():
             self._retry = int(value)
         else:
-            # A comment, or a field that nobody knows.
+            # A field that nobody knows.
             return
         self._has_fields = True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json as jsonlib
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from oneloop._native import WebSocketFrames
@@ -137,6 +138,8 @@ class _Socket:
         self._owed: bytes | None = None
         self._owed_timer: Any = None
         self._heartbeat_s = heartbeat_s
+        # The server takes nothing any more.
+        self._is_gone = False
         # A ping was sent, and nothing has come since.
         self._is_silent = False
         self._timer: Any = None
@@ -148,7 +151,8 @@ class _Socket:
         return f"<{type(self).__name__} {self.response.url} {state}>"
 
     def _beat(self) -> None:
-        if self._is_silent:
+        # What waits for the program may be the answer.
+        if self._is_silent and not self._exchange.has_received:
             self._end(_ABNORMAL, f"nothing came for {self._heartbeat_s} s after a ping")
             self._drop()
             return
@@ -166,6 +170,10 @@ class _Socket:
     def _end(self, code: int, reason: str) -> None:
         if self.close_code is None:
             self.close_code, self.close_reason = code, reason
+        self._stop()
+
+    def _stop(self) -> None:
+        """Send no pings and pongs any more."""
         self._owed = None
         for timer in (self._timer, self._owed_timer):
             if timer is not None:
@@ -187,22 +195,27 @@ class _Socket:
         return WebSocketDisconnect(self.close_code, self.close_reason, request=self.response.request)
 
     async def _send(self, data: Any) -> None:
-        if self.close_code is not None or self._has_sent_close:
-            raise self._closed()
+        self._check_open()
         frame = self._frames.text(data) if isinstance(data, str) else self._frames.binary(_bytes_of(data))
         await self._write(frame)
 
-    def _closed(self) -> WebSocketDisconnect:
-        """What to raise when it is closed, or being closed by this side."""
-        if self.close_code is None:
-            return WebSocketDisconnect(_NORMAL, "it is being closed", request=self.response.request)
-        return self._disconnect()
+    def _check_open(self) -> None:
+        """Nothing is sent when it is closed, being closed by this side, or gone."""
+        request = self.response.request
+        if self.close_code is not None:
+            raise self._disconnect()
+        if self._has_sent_close:
+            raise WebSocketDisconnect(_NORMAL, "it is being closed", request=request)
+        if self._is_gone:
+            raise WebSocketDisconnect(_ABNORMAL, "the connection is gone", request=request)
 
     async def _write(self, frame: bytes) -> None:
         self._exchange.send(frame)
         if not await self._exchange.drained():
-            self._end(_ABNORMAL, "the connection is gone")
-            raise self._disconnect()
+            # What the server has sent before is still received, perhaps why it has gone.
+            self._is_gone = True
+            self._stop()
+            raise WebSocketDisconnect(_ABNORMAL, "the connection is gone", request=self.response.request)
 
     async def _receive(self) -> Any:
         while True:
@@ -273,8 +286,7 @@ class _Socket:
         self._end(_ABNORMAL, "the server closed the connection without a close frame")
 
     async def _ping(self, payload: bytes) -> None:
-        if self.close_code is not None or self._has_sent_close:
-            raise self._closed()
+        self._check_open()
         await self._write(self._frames.ping(payload))
 
     async def _close(self, code: int, reason: str) -> None:
@@ -284,7 +296,8 @@ class _Socket:
         self._has_sent_close = True
         timer = self._caller.loop.call_later(CLOSE_TIME_S, self._drop)
         try:
-            await self._write(frame)
+            with suppress(WebSocketDisconnect):
+                await self._write(frame)
             if self._readers:
                 self._closer_waits = True
                 await self._exchange.ended()
@@ -407,6 +420,7 @@ class WebSocket(_Socket):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not issubclass(kind, Exception):
             self._abandon()
+            self._caller.let_end()
             return
         self.close(_NORMAL if kind is None else _INTERNAL_ERROR)
 
