@@ -483,3 +483,21 @@ def test_an_operation_starts_although_the_loop_has_nothing_else_to_do() -> None:
     time.sleep(0.3)
     with fileobject.open("/dev/zero", "rb", 0) as file:
         assert file.read(3) == bytes(3)
+
+
+@pytest.mark.parametrize("kind", [RegularFile, PooledFile])
+def test_killed_when_it_is_about_to_close(kind: Any, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else knows the descriptor any more."""
+
+    def killed(*_: Any) -> Any:
+        raise green.GreenletExit
+
+    file = fileobject.open(path if kind is RegularFile else "/dev/zero", "rb", 0)
+    assert isinstance(file.io, kind)
+    number = file.fileno()
+    monkeypatch.setattr("oneloop.green.regular_file.files_here", killed)
+    monkeypatch.setattr(type(green.get_hub().threadpool), "spawn", killed)
+    with pytest.raises(green.GreenletExit):
+        file.close()
+    while Path(f"/proc/self/fd/{number}").exists():
+        green.sleep(0.001)

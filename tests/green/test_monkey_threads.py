@@ -485,3 +485,39 @@ def test_a_loop_with_a_selector_of_its_own_lets_others_run() -> None:
     """
     )
     assert out == "3\n"
+
+
+def test_a_killed_waiter_passes_its_notification_on() -> None:
+    """What was put is for the one that still waits; as it is for one of several threads."""
+    out = patched("""
+        import queue, threading
+        from oneloop import green
+
+        def killed(wait, wake):
+            begun = []
+            def waiting(name):
+                begun.append(name)
+                wait()
+                return name
+            first, second = green.spawn(waiting, 1), green.spawn(waiting, 2)
+            while len(begun) < 2:
+                green.sleep(0)
+            green.sleep(0)
+            first.kill(block=False)
+            wake()
+            return second.get(timeout=30)
+
+        items = queue.Queue()
+        print(killed(items.get, lambda: items.put(1)), items.qsize())
+        semaphore = threading.Semaphore(0)
+        print(killed(semaphore.acquire, semaphore.release))
+        condition = threading.Condition()
+        def wait():
+            with condition:
+                condition.wait()
+        def wake():
+            with condition:
+                condition.notify()
+        print(killed(wait, wake))
+    """)
+    assert out.splitlines() == ["2 0", "2", "2"]

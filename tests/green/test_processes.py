@@ -263,3 +263,25 @@ def test_descriptors_of_sockets_block_as_the_sockets() -> None:
             except BlockingIOError: print("not", timeout)
     """)
     assert out == "[b'a', b'b', b'c']\n3000000\nnot 0\nnot 1\n"
+
+
+def test_a_call_of_a_manager_that_times_out_leaves_no_answer() -> None:
+    """On the green thread's connection, where the next call would take it for its own."""
+    out = patched("""
+if __name__ == "__main__":
+    import multiprocessing, time
+    from oneloop import green
+
+    with multiprocessing.Manager() as manager:
+        queue, known = manager.Queue(), manager.dict(k="value")
+        with green.Timeout(0.05, False):
+            queue.get()
+        queue.put("x")
+        print(known["k"], len(known))
+        try:
+            known["missing"]
+        except KeyError as error:
+            print(error)
+        print(known["k"])
+""")
+    assert out.splitlines() == ["value 1", "'missing'", "value"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import socket as stock
 from pathlib import Path
 from typing import Any
@@ -225,3 +226,32 @@ def test_addresses() -> None:
     assert parse_address("/tmp/socket") == (stock.AF_UNIX, "/tmp/socket")
     with pytest.raises(ValueError, match="an address must be"):
         parse_address("nowhere")
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_child_accepts_for_itself() -> None:
+    """As gunicorn's and other preforked servers do: the green thread that accepts is the parent's."""
+
+    def answer(connection: Any, _: Any) -> None:
+        connection.sendall(str(os.getpid()).encode())
+        connection.close()
+
+    server = StreamServer(("127.0.0.1", 0), answer)
+    server.start()
+    green.sleep(0)
+    pid = os.fork()
+    if not pid:
+        try:
+            server.serve_forever()
+        finally:
+            os._exit(1)
+    try:
+        # The connection is for the child.
+        server.stop_accepting()
+        green.sleep(0)
+        with stock.create_connection(server.address, timeout=30) as sock:
+            assert sock.recv(100).decode() == str(pid)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        server.stop()

@@ -468,3 +468,13 @@ def test_names_of_the_standard_library() -> None:
     assert {*subprocess.__all__} <= {*green_subprocess.__all__}
     with pytest.raises(AttributeError):
         green_subprocess.nothing  # noqa: B018
+
+
+def test_a_wait_that_times_out_leaves_no_link() -> None:
+    with Popen(["sleep", "60"]) as child:
+        for _ in range(3):
+            assert green.wait([child], timeout=0.001) == []
+        assert child._watch is not None
+        assert not child._watch.has_links()
+        child.kill()
+        assert green.wait([child], timeout=30) == [child]

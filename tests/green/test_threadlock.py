@@ -137,6 +137,29 @@ def test_a_coroutine_is_refused_what_only_its_own_thread_could_release() -> None
     oneloop.run(main())
 
 
+def test_a_coroutine_is_refused_what_a_green_thread_is_about_to_get() -> None:
+    """The lock is on its way to the green thread, which could not run to release it."""
+
+    async def main() -> None:
+        lock = LockType()
+        lock.acquire()
+
+        def use() -> None:
+            with lock:
+                pass
+
+        thread = green.spawn(use)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        lock.release()
+        with pytest.raises(BlockingSwitchOutError):
+            lock.acquire()
+        await thread
+        assert lock.acquire(False)
+
+    oneloop.run(main())
+
+
 def test_a_coroutine_waits_for_another_thread() -> None:
     lock = LockType()
     is_held, may_go = _thread.allocate_lock(), _thread.allocate_lock()

@@ -206,6 +206,18 @@ def test_a_call_that_applies_calls_right_there(pool: ThreadPool) -> None:
     assert pool.spawn(lambda: pool.apply(get_ident) == get_ident()).get() is True
 
 
+def test_a_pool_that_was_made_on_another_hub(pool: ThreadPool) -> None:
+    """As a module's, which several runs of a program's loop use in turn."""
+    get_hub()
+    for _ in range(2):
+        assert oneloop.run(_applied(pool)) == 2
+    assert pool.apply(len, ("ab",)) == 2
+
+
+async def _applied(pool: ThreadPool) -> Any:
+    return await asyncio.get_running_loop().run_green(pool.apply, len, ("ab",))  # type: ignore[attr-defined]
+
+
 def test_another_thread_may_not_spawn(pool: ThreadPool) -> None:
     with pytest.raises(InvalidThreadUseError):
         pool.spawn(pool.spawn, square, 2).get()

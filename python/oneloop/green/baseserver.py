@@ -221,7 +221,9 @@ class BaseServer:
 
     def start_accepting(self) -> None:
         """Accept in a green thread, after `stop_accepting`. `start` calls it."""
-        if self._accepting is None:
+        accepting = self._accepting
+        # After a fork it is the parent's.
+        if accepting is None or accepting.hub._is_parents:
             self._accepting = Greenlet.spawn(self._accept)
 
     def stop_accepting(self) -> None:
@@ -253,6 +255,9 @@ class BaseServer:
         """Start the server, and wait until it is stopped."""
         if not self.started:
             self.start()
+        elif self._accepting is not None:
+            # After a fork.
+            self.start_accepting()
         try:
             wait_here(self._stopped.wait)
         finally:

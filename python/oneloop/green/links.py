@@ -80,3 +80,9 @@ class linkproxy:  # noqa: N801 - gevent's name
         callback, obj = self.callback, self.obj
         self.callback = self.obj = None
         callback(obj)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, linkproxy) and self.obj is other.obj and self.callback == other.callback
+
+    def __hash__(self) -> int:
+        return hash((self.callback, id(self.obj)))

@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Self, SupportsFloat
 
 from oneloop import _native
-from oneloop.green.exceptions import BlockingSwitchOutError
+from oneloop.green.exceptions import BlockingSwitchOutError, LoopExit
 from oneloop.green.hub import get_hub, has_hub
 from oneloop.green.line import TIMED_OUT, Coroutine, wait_at
 from oneloop.green.steps import is_in_green_thread, wait_here
@@ -31,12 +31,13 @@ def acquire_at_last(lock: Any) -> BaseException | None:
 
     Raises:
         BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait.
+        LoopExit: nobody is left who could release it.
     """
     ended = None
     while True:
         try:
             lock.acquire()
-        except BlockingSwitchOutError:
+        except (BlockingSwitchOutError, LoopExit):
             raise
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             ended = error

@@ -91,7 +91,13 @@ class PooledFile(RawFile):
         if self._is_abandoned or not may_block():
             close_now(self._number)
         else:
-            _in_thread(close_now, self._number)
+            try:
+                closing = wait_here(get_hub().threadpool.spawn, close_now, self._number)
+            except BaseException:
+                # Nobody else would close it.
+                close_now(self._number)
+                raise
+            wait_here(closing.get)
 
 
 # The number of open files that have put a descriptor they do not own into non-blocking mode.

@@ -128,7 +128,13 @@ class RegularFile(RawFile):
         try:
             self._settle()
         finally:
-            outcome_of(files_here().close(self._number, not self._was_written))
+            try:
+                files = files_here()
+            except BaseException:
+                # Nobody else would close it.
+                self._files.forsake(self._number)
+                raise
+            outcome_of(files.close(self._number, not self._was_written))
 
 
 def open_descriptor(path: Any, flags: int, creation_mode: int = 0o666) -> int:

@@ -23,7 +23,7 @@ from oneloop.green.greenlet import Greenlet
 from oneloop.green.hub import get_hub, runs_green_threads
 from oneloop.green.local import local
 from oneloop.green.thread import ThreadGreenlet, get_ident, make_sentinel
-from oneloop.green.threadlock import LockType, RLock
+from oneloop.green.threadlock import ConditionPlace, LockType, RLock, leave_condition
 
 __implements__ = [
     "Lock",
@@ -170,12 +170,47 @@ def adapt(module: Any, real: Any) -> None:
     start_in_coroutine_too.__qualname__ = start.__qualname__
     start_in_coroutine_too.__doc__ = start.__doc__
     module.Thread.start = start_in_coroutine_too
+    for name, function in (("wait", _wait), ("notify_all", _notify_all)):
+        function.__name__, function.__qualname__ = name, f"Condition.{name}"
+        function.__doc__ = getattr(module.Condition, name).__doc__
+        setattr(module.Condition, name, function)
     if sys.version_info < (3, 13):
         module.Thread._set_tstate_lock = _set_tstate_lock
         module.Thread._stop = _stop
     _adapt_main_thread(module)
     # In the child, threading takes a forking thread that it does not know for the main one.
     os.register_at_fork(before=module.current_thread)
+
+
+def _wait(self: Any, timeout: float | None = None) -> bool:
+    # As in `threading`, but a green thread that is killed or times out when it was notified passes that on.
+    if not self._is_owned():
+        raise RuntimeError("cannot wait on un-acquired lock")
+    place = ConditionPlace()
+    self._waiters.append(place)
+    state = self._release_save()
+    try:
+        try:
+            if timeout is None:
+                is_notified = place.acquire()
+            else:
+                is_notified = place.acquire(True, timeout) if timeout > 0 else place.acquire(False)
+        finally:
+            self._acquire_restore(state)
+    except BaseException:
+        if self._is_owned():
+            leave_condition(self, place, False)
+        raise
+    if not is_notified:
+        leave_condition(self, place, True)
+    return bool(is_notified)
+
+
+def _notify_all(self: Any) -> None:
+    for place in self._waiters:
+        if type(place) is ConditionPlace:
+            place.is_one_of_all = True
+    self.notify(len(self._waiters))
 
 
 def _set_tstate_lock(self: Any) -> None:
@@ -246,7 +281,8 @@ def _shutdown() -> None:  # pyright: ignore[reportUnusedFunction]
         _mark_done(main)
     while waited := [thread for thread in _patched._enumerate() if _is_waited_for(thread)]:
         try:
-            waited[0].join()
+            for thread in waited:
+                thread.join()
         except LoopExit:
             # They would wait forever. Real threads in this state would keep the program from exiting.
             traceback.print_exc()

@@ -6,8 +6,8 @@ native code. How a waiter waits depends on its kind:
 - A green thread or a script's main greenlet is parked, so that other green threads run.
 - An OS thread without a hub (an executor's, for example) is blocked, because it has no green threads.
 - A coroutine or a callback parks its green thread, if that runs its loop and the program is patched. On another loop it
-  is blocked too if another OS thread holds the lock. If a green thread of the same OS thread holds it, that could not
-  run to release it, so BlockingSwitchOutError is raised.
+  is blocked too if another OS thread holds the lock. If a green thread of the same OS thread holds it, or waits for it
+  too, that could not run to release it, so BlockingSwitchOutError is raised.
 
 A released lock goes to the longest waiting waiter.
 """
@@ -32,7 +32,7 @@ from oneloop.green.steps import may_block
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["LockType", "RLock", "let_others_go", "may_park"]
+__all__ = ["ConditionPlace", "LockType", "RLock", "leave_condition", "let_others_go", "may_park"]
 
 # Per OS thread: the loop tick in which `_give_turn` was called last.
 _last_turn = _local()
@@ -49,6 +49,21 @@ def let_others_go() -> None:
     """Let other green threads run, because the caller may retry until it gets the lock."""
     if may_block() and has_hub():
         get_hub().pause()
+
+
+def leave_condition(condition: Any, place: Any, has_ended: bool) -> None:
+    """Take a waiter that was not woken out of a `threading.Condition`, whose lock it has.
+
+    Args:
+        condition: the condition.
+        place: what a notification of this waiter releases.
+        has_ended: its time is over. If not, it was killed: if it was notified, another one is.
+    """
+    try:
+        condition._waiters.remove(place)
+    except ValueError:
+        if not has_ended and not getattr(place, "is_one_of_all", False):
+            condition.notify()
 
 
 class _Blocked:
@@ -100,6 +115,12 @@ class LockType(_native.LockCore):
     # must not park there.
     _is_owned = _native.LockCore.locked
 
+    def _acquire_restore(self, _: object) -> None:
+        """Called by `threading.Condition` after a wait: who is killed meanwhile has it nevertheless."""
+        ended = acquire_at_last(self)
+        if ended is not None:
+            raise ended
+
     # Called by native code.
 
     def _give_turn(self) -> None:
@@ -135,7 +156,7 @@ class LockType(_native.LockCore):
         if may_block():
             if may_park():
                 hub = get_hub()
-        elif self._owner == _thread_ident() and not self.blocks_loop:
+        elif self._waits_for_this_thread() and not self.blocks_loop:
             raise get_hub()._parking_refused()
         place: Any = _Blocked() if hub is None else Waiter(hub)
         if self._take_or_enter(place):
@@ -146,10 +167,7 @@ class LockType(_native.LockCore):
             if self._was_handed_over(place):
                 self.release()
             raise
-        if woken is TIMED_OUT and not self._was_handed_over(place):
-            return False
-        self._own()
-        return True
+        return woken is not TIMED_OUT or self._was_handed_over(place)
 
     def _was_handed_over(self, place: Any) -> bool:
         """Whether the lock was given to a waiter that has stopped waiting."""
@@ -158,6 +176,17 @@ class LockType(_native.LockCore):
     def __repr__(self) -> str:
         state = "locked" if self.locked() else "unlocked"
         return f"<{state} {type(self).__module__}.{type(self).__qualname__} object at {id(self):#x}>"
+
+
+class ConditionPlace(LockType):
+    """What a green thread waits for in a `threading.Condition`, and which notifying it releases."""
+
+    __slots__ = ("is_one_of_all",)
+
+    def __init__(self) -> None:
+        # All that waited were notified.
+        self.is_one_of_all = False
+        self.acquire()
 
 
 class ImportLock(LockType):

@@ -1,13 +1,14 @@
 """`ThreadPool`: OS threads for calls that would block the loop. Green threads wait for the results.
 
-A pool belongs to the thread of its hub. Results are delivered through the hub in that thread.
+A pool belongs to the OS thread that has made it. Results are delivered through the hub of who has made the call.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import weakref
-from _thread import get_ident
+from _thread import RLock, get_ident  # the original ones, even if patching replaces them later
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ class ThreadPool(GroupMappingMixin):
 
     Args:
         maxsize: the maximum number of calls that run at the same time.
-        hub: the hub that receives the results; None means that of the calling thread.
+        hub: the hub of the pool; None means that of the calling thread. Results go to the hub of who calls `spawn`.
         idle_task_timeout: a thread ends after it has been idle for this many seconds; a negative number means never.
 
     Raises:
@@ -53,13 +54,9 @@ class ThreadPool(GroupMappingMixin):
         _check_maxsize(maxsize)
         self.hub = get_hub() if hub is None else hub
         self._thread_ident = get_ident()
-        self._unfinished = 0
         self._is_idle = Event()
-        self._is_idle.set()
-        # One more than there are threads, so that a thread that becomes free has a call at once.
-        self._room = Semaphore(maxsize + 1)
-        # After `maxsize` was lowered: the number of permits that will not be released again.
-        self._debt = 0
+        self._reset(maxsize)
+        _pools.add(self)
         self._resized = Event()
         self._workers = Workers(
             maxsize,
@@ -67,6 +64,16 @@ class ThreadPool(GroupMappingMixin):
             gone=_Gone(weakref.ref(self)),
         )
         weakref.finalize(self, self._workers.shrink, 0).atexit = False
+
+    def _reset(self, maxsize: int) -> None:
+        # Held when the following changes: calls of other hubs end in the pool's threads.
+        self._guard = RLock()
+        self._unfinished = 0
+        self._is_idle.set()
+        # One more than there are threads, so that a thread that becomes free has a call at once.
+        self._room = Semaphore(maxsize + 1)
+        # After `maxsize` was lowered: the number of permits that will not be released again.
+        self._debt = 0
 
     def __repr__(self) -> str:
         return (
@@ -92,11 +99,12 @@ class ThreadPool(GroupMappingMixin):
         _check_maxsize(maxsize)
         more = maxsize - self._workers.maxsize
         self._workers.maxsize = maxsize
-        for _ in range(more):
-            self._give_room()
-        for _ in range(-more):
-            if not self._room.acquire(blocking=False):
-                self._debt += 1
+        with self._guard:
+            for _ in range(more):
+                self._give_room()
+            for _ in range(-more):
+                if not self._room.acquire(blocking=False):
+                    self._debt += 1
         self._workers.shrink(maxsize)
 
     @property
@@ -165,21 +173,26 @@ class ThreadPool(GroupMappingMixin):
         if not self._room.acquire(blocking=False):
             wait_here(self._room.acquire)
         result: AsyncResult[R] = AsyncResult()
-        self._unfinished += 1
-        self._is_idle.clear()
+        with self._guard:
+            self._unfinished += 1
+            self._is_idle.clear()
+        hub = get_hub()
+        # Another hub of this OS thread may be gone when the call ends: in another run of a loop, or after a fork.
+        over, over_in_thread = (self._call_over, _ignore) if hub is self.hub else (_ignore, self._call_over)
         try:
-            self._workers.put(_Call(func, args, kwargs, ThreadResult(result, self.hub, self._call_over)))
+            self._workers.put(_Call(func, args, kwargs, ThreadResult(result, hub, over), over_in_thread))
         except BaseException:
             self._call_over()
             raise
         return result
 
     def _call_over(self) -> None:
-        """Release the permit of a call that has ended. Called on the hub."""
-        self._unfinished -= 1
-        if self._unfinished == 0:
-            self._is_idle.set()
-        self._give_room()
+        """Release the permit of a call that has ended. Called on the pool's hub, or in a thread of the pool."""
+        with self._guard:
+            self._unfinished -= 1
+            if self._unfinished == 0:
+                self._is_idle.set()
+            self._give_room()
 
     def _give_room(self) -> None:
         if self._debt:
@@ -261,34 +274,58 @@ class ThreadResult:
             self.value = None
 
 
-def _ignore(_: object) -> None:
-    """Do nothing: nobody wants the outcome."""
+def _ignore(*_: object) -> None:
+    """Do nothing."""
+
+
+# A forked child has none of the threads, and none of the calls.
+_pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
+
+
+def _forget_parents() -> None:
+    for pool in list(_pools):
+        pool._reset(pool.maxsize)
+
+
+os.register_at_fork(after_in_child=_forget_parents)
 
 
 class _Call:
-    __slots__ = ("_args", "_function", "_kwargs", "_result")
+    __slots__ = ("_args", "_function", "_kwargs", "_over", "_result")
 
     def __init__(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: ThreadResult
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: ThreadResult,
+        over: Callable[[], object],
     ) -> None:
         self._function = function
         self._args = args
         self._kwargs = kwargs
         self._result = result
+        # Called in this thread when the outcome was reported.
+        self._over = over
 
     def do(self) -> Callable[[], object]:
         try:
             value = self._function(*self._args, **self._kwargs)
         except BaseException:  # noqa: BLE001 - it is reported, and raised by the result's get()
-            return partial(self._result.handle_error, self._described(), sys.exc_info())  # type: ignore[arg-type]
-        return partial(self._result.set, value)
+            report = partial(self._result.handle_error, self._described(), sys.exc_info())  # type: ignore[arg-type]
+            return partial(self._report, report)
+        return partial(self._report, partial(self._result.set, value))
+
+    def _report(self, report: Callable[[], object]) -> None:
+        report()
+        self._over()
 
     def _described(self) -> str:
         return f"the call of {self._function!r} in an OS thread"
 
 
 class _Gone:
-    """Notifies a pool, on its hub, that a thread has ended."""
+    """Notifies a pool that a thread has ended."""
 
     __slots__ = ("_pool",)
 
@@ -298,10 +335,7 @@ class _Gone:
     def __call__(self) -> None:
         pool = self._pool()
         if pool is not None:
-            try:
-                pool.hub.run_callback_threadsafe(pool._resized.set)
-            except RuntimeError:
-                return
+            pool._resized.set()
 
 
 def _check_maxsize(maxsize: object) -> None:

@@ -1,12 +1,13 @@
 //! `LockCore`: `_thread`'s lock for green threads, the part that does not wait; see `oneloop.green.threadlock`.
 
-use super::places::{Places, wake};
+use super::places::wake;
 use crate::ffi::values::Value;
 use crate::ffi::{LoopCell, Object};
 use oneloop_engine::sys::thread;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, intern};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The number of uncontended acquisitions after which other green threads get a turn. Otherwise code that polls for a
@@ -17,9 +18,10 @@ static TAKEN: AtomicU32 = AtomicU32::new(0);
 #[derive(Default)]
 struct State {
     is_held: bool,
-    /// The OS thread that holds it; 0: nobody, or it is being handed over.
+    /// The OS thread that holds it, or that it is being handed over to; 0: nobody.
     owner: u64,
-    places: Places,
+    /// Who waits, and in which OS thread, first come, first served. See `places.rs`.
+    places: VecDeque<(Object, u64)>,
 }
 
 /// Base class of `oneloop.green.threadlock.LockType`.
@@ -108,8 +110,8 @@ impl LockCore {
                 if !state.is_held {
                     return None;
                 }
-                state.owner = 0;
-                let place = state.places.next();
+                let (place, owner) = state.places.pop_front().unzip();
+                state.owner = owner.unwrap_or(0);
                 state.is_held = place.is_some();
                 Some(place)
             });
@@ -137,15 +139,18 @@ impl LockCore {
         self.0.with(py, |state| state.is_held)
     }
 
-    /// The OS thread that holds it; 0: nobody, or it is being handed over.
+    /// The OS thread that holds it, or that it is being handed over to; 0: nobody.
     #[getter]
     fn _owner(&self, py: Python<'_>) -> Value<u64> {
         Value(self.0.with(py, |state| state.owner))
     }
 
-    /// Record that it was handed over to the calling OS thread.
-    fn _own(&self, py: Python<'_>) {
-        self.0.with(py, |state| state.owner = thread::ident());
+    /// Whether the calling OS thread holds it, is about to get it, or waits for it: what it blocks in would wait for ever.
+    fn _waits_for_this_thread(&self, py: Python<'_>) -> bool {
+        let me = thread::ident();
+        self.0.with(py, |state| {
+            state.owner == me || state.places.iter().any(|(_, thread)| *thread == me)
+        })
     }
 
     /// Acquire the lock, or append this place to the line. Returns whether it was acquired. The place is woken with
@@ -155,7 +160,7 @@ impl LockCore {
         let place = Object::new(place);
         let unused = self.0.with(py, |state| {
             if state.is_held {
-                state.places.enter(place);
+                state.places.push_back((place, thread::ident()));
                 return None;
             }
             state.is_held = true;
@@ -167,7 +172,11 @@ impl LockCore {
 
     /// Remove a place from the line. Returns whether it was there.
     fn _forget(&self, place: &Bound<'_, PyAny>) -> bool {
-        self.0.with(place.py(), |state| state.places.remove(place)).is_some()
+        let removed = self.0.with(place.py(), |state| {
+            let index = state.places.iter().position(|(other, _)| other.as_ref().is(place))?;
+            state.places.remove(index)
+        });
+        removed.is_some()
     }
 
     /// In a forked child: nobody holds it.
@@ -176,7 +185,9 @@ impl LockCore {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.0.peek(|state| state.places.visit(&visit)).unwrap_or(Ok(()))
+        self.0
+            .peek(|state| state.places.iter().try_for_each(|(place, _)| place.visit(&visit)))
+            .unwrap_or(Ok(()))
     }
 
     fn __clear__(&self, py: Python<'_>) {

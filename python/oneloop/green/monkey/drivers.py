@@ -52,6 +52,7 @@ _KNOWN = {
     "multiprocessing.popen_fork": (_PROCESSES, "adapt_popen"),
     "multiprocessing.popen_forkserver": (_PROCESSES, "adapt_start"),
     "multiprocessing.popen_spawn_posix": (_PROCESSES, "adapt_start"),
+    "multiprocessing.managers": (_PROCESSES, "adapt_managers"),
     "multiprocessing.synchronize": (_PROCESSES, "adapt_locks"),
     "multiprocessing.util": (_PROCESSES, "adapt_util"),
 }

@@ -33,6 +33,7 @@ __all__ = [
     "adapt_executor",
     "adapt_forkserver",
     "adapt_locks",
+    "adapt_managers",
     "adapt_popen",
     "adapt_start",
     "adapt_util",
@@ -157,6 +158,44 @@ def _poll(take: Callable[[], bool], timeout: float | None) -> bool:
         sleep(pause_s if seconds is None else min(pause_s, seconds))
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
     return True
+
+
+def adapt_managers(module: Any) -> None:
+    """Adapt `multiprocessing.managers`: a call that is killed or times out leaves no answer to the next one.
+
+    The answer would still come on the green thread's connection to the manager, which is closed instead.
+    """
+    here = local()
+    convert, call = module.convert_to_error, module.BaseProxy._callmethod
+    connection_class = module.connection.Connection
+    send = connection_class._send_bytes
+
+    def _send_bytes(self: Any, data: Any) -> None:
+        here.has_sent = True
+        send(self, data)
+
+    def convert_to_error(kind: Any, result: Any) -> Any:
+        here.has_answer = True
+        return convert(kind, result)
+
+    def _callmethod(self: Any, *args: Any, **kwargs: Any) -> Any:
+        here.has_sent = here.has_answer = False
+        try:
+            return call(self, *args, **kwargs)
+        except BaseException:
+            # What cannot be pickled has sent nothing: the manager may keep a lock for this connection.
+            if here.has_sent and not here.has_answer:
+                _forget_connection(self._tls)
+            raise
+
+    module.convert_to_error, module.BaseProxy._callmethod = convert_to_error, _callmethod
+    connection_class._send_bytes = _send_bytes
+
+
+def _forget_connection(tls: Any) -> None:
+    connection = tls.__dict__.pop("connection", None)
+    if connection is not None:
+        connection.close()
 
 
 def adapt_util(module: Any) -> None:

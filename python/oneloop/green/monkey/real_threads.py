@@ -8,12 +8,12 @@ without green threads, and in coroutines and callbacks that may not block, they 
 from __future__ import annotations
 
 from _thread import get_ident
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from oneloop.green.blocking import blocking, may_wait
 from oneloop.green.event import Event
 from oneloop.green.steps import wait_here
+from oneloop.green.threadlock import leave_condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,11 +48,16 @@ def _make_wait(wait_really: Callable[..., bool]) -> Callable[..., bool]:
         self._waiters.append(place)
         state = self._release_save()
         try:
-            return bool(wait_here(place.event.wait, timeout))
-        finally:
-            self._acquire_restore(state)
-            with suppress(ValueError):  # it was notified
-                self._waiters.remove(place)
+            try:
+                is_notified = bool(wait_here(place.event.wait, timeout))
+            finally:
+                self._acquire_restore(state)
+        except BaseException:
+            leave_condition(self, place, False)
+            raise
+        if not is_notified:
+            leave_condition(self, place, True)
+        return is_notified
 
     wait.__doc__ = wait_really.__doc__
     return wait
