@@ -521,3 +521,17 @@ def test_a_killed_waiter_passes_its_notification_on() -> None:
         print(killed(wait, wake))
     """)
     assert out.splitlines() == ["2 0", "2", "2"]
+
+
+def test_green_threads_share_the_locks_of_default_executors() -> None:
+    out = patched("""
+        import asyncio
+        from oneloop import green
+
+        async def main():
+            return sum([await asyncio.to_thread(len, "ab") for _ in range(20)])
+
+        runs = [green.spawn(asyncio.run, main()) for _ in range(4)]
+        print([run.get() for run in runs])
+    """)
+    assert out == "[40, 40, 40, 40]\n"

@@ -268,9 +268,14 @@ def _copy_futures() -> None:
 
 def _make_executor(package: ModuleType) -> type:
     """`ThreadPoolExecutor` with the interpreter's threads. Instances of patched code's class count as instances."""
+    from oneloop.green.blocking import blocking
+
     green = package.ThreadPoolExecutor
     module = _executed(sys.modules["concurrent.futures.thread"])
     module.__dict__["BrokenThreadPool"] = sys.modules["concurrent.futures.thread"].__dict__["BrokenThreadPool"]
+    # It waits for an idle thread, and starts one, while it holds its locks.
+    pool = module.__dict__["ThreadPoolExecutor"]
+    pool.submit = blocking(pool.submit)
 
     class Kind(type(module.ThreadPoolExecutor)):  # type: ignore[misc]
         def __instancecheck__(cls, instance: object) -> bool:  # pyright: ignore[reportSelfClsParameterName]
