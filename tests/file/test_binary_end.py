@@ -219,13 +219,13 @@ async def test_what_a_pwrite_made_old_is_forgotten_once_the_turn_is_free(held: S
         assert await file.readline() == b"new line\n"
 
 
-@pytest.mark.parametrize("mode", ["rb", "r"])
+@pytest.mark.parametrize(("mode", "buffering"), [("rb", -1), ("r", -1), ("rb", 0)])
 @pytest.mark.parametrize("hint", [-1, 0, 1, 5, 6, 7, 11, 12, 13, 100, None])
-async def test_readlines_stops_where_open_does(path: Path, mode: str, hint: int | None) -> None:
+async def test_readlines_stops_where_open_does(path: Path, mode: str, buffering: int, hint: int | None) -> None:
     path.write_bytes(b"first\nsecond\nthird\n" * 2)
-    with open(path, mode) as model:
+    with open(path, mode, buffering) as model:
         expected = model.readlines(hint) if hint is not None else model.readlines()
         rest = model.read()
-    async with files.open(path, mode) as file:
+    async with files.open(path, mode, buffering) as file:
         assert await file.readlines(hint) == expected
         assert await file.read() == rest

@@ -51,6 +51,13 @@ async def test_lines_that_were_not_read_are_read_again(path: Path, mode: str, bu
     path.write_text("".join(f"{number:06}\n" for number in range(20_000)))
     async with files.open(path, mode, buffering) as file:
         was_cancelled = (await cancelled(file.readlines(), steps)).cancelled()
+        if was_cancelled:
+            position: int | str
+            try:
+                position = await file.tell()
+            except OSError as error:
+                position = str(error)
+            assert position == 0 or "after an interrupted readlines()" in str(position)
         line = await file.readline()
         assert line in ((b"000000\n", "000000\n") if was_cancelled else (b"", ""))
 

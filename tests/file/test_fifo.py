@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import select
 import threading
 from pathlib import Path
 
@@ -141,3 +142,26 @@ async def test_a_file_that_grows_while_it_is_read(engine: str, tmp_path: Path) -
     finally:
         stop.set()
         await replacing
+
+
+async def test_a_write_that_waits_for_its_reader_can_be_cancelled(engine: str, tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        writing = asyncio.ensure_future(files.write_file(path, bytes(1 << 20)))
+        await asyncio.get_running_loop().run_in_executor(None, select.select, [reader], [], [])
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        assert os.read(reader, 4096) == bytes(4096)
+    finally:
+        os.close(reader)
+
+
+async def test_a_long_write_comes_whole_and_in_order(engine: str, tmp_path: Path) -> None:
+    path, content = tmp_path / "fifo", os.urandom(1 << 20)
+    os.mkfifo(path)
+    reading = asyncio.ensure_future(files.read_file(path))
+    await files.write_file(path, content)
+    assert await reading == content

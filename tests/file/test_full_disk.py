@@ -144,3 +144,28 @@ def test_what_a_disk_may_say(call: str, error: int, step: str) -> None:
     if out.startswith("unavailable"):
         pytest.skip(f"seccomp filters are not available here: {out}")
     assert out == f"{error}\n"
+
+
+def text_where_room_comes_back(path: Path, ballast: Path) -> bytes:
+    """What blocking `open()` leaves."""
+    ballast.write_bytes(bytes(SIZE - 64 * 1024))
+    with path.open("w") as file:
+        with pytest.raises(OSError, match="No space left"):
+            file.write("a" * 200_000)
+        ballast.unlink()
+        file.write("b" * 100_000)
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+async def test_a_long_text_that_does_not_fit_is_not_written_later(small_disk: Path, engine: str) -> None:
+    path, ballast = small_disk / "file", small_disk / "ballast"
+    expected = text_where_room_comes_back(path, ballast)
+    ballast.write_bytes(bytes(SIZE - 64 * 1024))
+    async with files.open(path, "w") as file:
+        with pytest.raises(OSError, match="No space left"):
+            await file.write("a" * 200_000)
+        ballast.unlink()
+        await file.write("b" * 100_000)
+    assert path.read_bytes() == expected

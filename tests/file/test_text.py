@@ -21,6 +21,18 @@ ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "utf-32", "latin-1", "
 NEWLINES: list[str | None] = [None, "", "\n", "\r", "\r\n"]
 
 
+@pytest.mark.parametrize("text", ["ab\ncd\n", "ab\rcd\n", "abcdef"])
+async def test_line_ends_that_were_seen_in_a_part_and_in_the_whole(path: Path, text: str) -> None:
+    path.write_bytes(text.encode())
+    with open(path) as model:
+        async with files.open(path) as file:
+            for size in (1, -1):
+                # Without an argument, native code reads the whole file.
+                assert await (file.read() if size < 0 else file.read(size)) == model.read(size)
+                assert file.newlines == model.newlines
+                assert await file.seek(0) == model.seek(0) == 0
+
+
 @pytest.mark.parametrize("newline", NEWLINES, ids=repr)
 async def test_iteration_gives_the_lines_of_open(path: Path, newline: str | None) -> None:
     path.write_bytes(b"".join(b"line %d" % number + (b"\n", b"\r\n", b"\r")[number % 3] for number in range(30_000)))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import glob
 import os
 import shutil
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from oneloop import files
-from oneloop.files import trees
+from oneloop.files import removal, trees
 from tests.file.models import awaited, cancelled_after, outcome, plant
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -119,6 +121,56 @@ def forget(left: list[Any]) -> None:
 async def test_cancelled_scandir_closes_the_directory(large: Path) -> None:
     for ticks in range(8):
         await cancelled_after(collect(files.scandir(large)), ticks)
+
+
+class SlowDirectory:
+    """What `os.scandir` returns, on a thread that waits. A close meanwhile would take the memory that it reads."""
+
+    def __init__(self) -> None:
+        self.entered, self.goes_on = threading.Event(), threading.Event()
+        self.is_read = False
+        self.is_closed = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        self.is_read = True
+        self.entered.set()
+        self.goes_on.wait(20)
+        assert not self.is_closed
+        self.is_read = False
+        raise StopIteration
+
+    def close(self) -> None:
+        assert not self.is_read
+        self.is_closed = True
+
+
+@pytest.mark.engines_only("the stand-in has no threads")
+@pytest.mark.parametrize("way", ["closed", "dropped"])
+async def test_a_directory_is_not_closed_while_a_thread_reads_it(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    slow = SlowDirectory()
+    monkeypatch.setattr(os, "scandir", lambda _: slow)
+    entries = files.scandir(".")
+    reading: Any = entries.__anext__()
+    task = None
+    if way == "dropped":
+        reading.send(None)
+    else:
+        task = asyncio.ensure_future(reading)
+    while not slow.entered.is_set():
+        await asyncio.sleep(0)
+    if task is None:
+        reading.close()
+    await entries.close()
+    assert not slow.is_closed
+    slow.goes_on.set()
+    if task is not None:
+        with pytest.raises(StopAsyncIteration):
+            await task
+    while not slow.is_closed:
+        await asyncio.sleep(0)
 
 
 async def test_directory_is_read_by_one_task_at_a_time(large: Path, engine: str) -> None:
@@ -311,3 +363,11 @@ async def test_a_link_that_rmtree_refuses_is_named(tmp_path: Path) -> None:
     assert caught.value.args == ("Cannot call rmtree on a symbolic link",)
     assert caught.value.filename == str(tmp_path / "link")
     assert (tmp_path / "folder").is_dir()
+
+
+def test_an_entry_whose_kind_cannot_be_told_is_removed_as_a_file() -> None:
+    class Entry:
+        def is_dir(self, *, follow_symlinks: bool) -> bool:
+            raise OSError(errno.EIO, "broken")
+
+    assert not removal._is_folder(Entry())  # type: ignore[arg-type]

@@ -94,7 +94,8 @@ class Handle(Descriptor):
         try:
             await self._land(flight)
         except OSError:
-            # The data is in the buffer again: the next flush writes it or raises the error.
+            # The data is in the buffer again: the next flush writes it or raises the error. Without a buffer, nobody is
+            # told of a cancelled write.
             return
         self._keep(flight.views)
 
@@ -305,7 +306,7 @@ class Handle(Descriptor):
     async def write_once(self, view: memoryview) -> int:
         """Write with one system call, and return the number of bytes written.
 
-        Data that has to be copied in pieces takes several.
+        Several, if the data has to be copied in pieces, or if a file's system takes a part of it at once.
         """
         views = [view]
         is_cut = not self.lends and is_mutable(view) and len(view) > PIECE_BYTES
@@ -313,7 +314,8 @@ class Handle(Descriptor):
             while views:
                 flight = self._launch(views, 0)
                 done = flight if isinstance(flight, int) else await self._land(flight)
-                if not is_cut or done < PIECE_BYTES:
+                is_rest_due = self.offset >= 0 and done > 0
+                if not is_rest_due and (not is_cut or done < PIECE_BYTES):
                     break
         except OSError:
             if not views or len(views[0]) == len(view):
@@ -369,8 +371,9 @@ class Handle(Descriptor):
                 self.offset += count
 
     def _keep(self, views: list[memoryview]) -> None:
-        """Put data that was not written back into the buffer."""
-        self.put_back(b"".join(views))
+        """Put data that was not written back into the buffer. Without a buffer, it is not written any more."""
+        if self.opened.buffer_bytes:
+            self.put_back(b"".join(views))
 
     # -- the position ----------------------------------------------------------------------------
 
@@ -385,6 +388,10 @@ class Handle(Descriptor):
                 return 0
         mode, size, _ = await self.status()
         return size if stat.S_ISREG(mode) else 0
+
+    async def is_before_end(self, offset: int) -> bool:
+        """Return True if the file is known to have bytes behind this offset."""
+        return offset < await self._end()
 
     async def status(self) -> tuple[int, int, bool]:
         """Return the file's mode, its size in bytes, and whether its filesystem is local."""
@@ -499,7 +506,12 @@ class Handle(Descriptor):
     async def _finish(self) -> None:
         """Close after all operations that are in progress."""
         if self.is_taken:
-            await self.wait_turn()
+            try:
+                await self.wait_turn()
+            except BaseException:
+                # It is still open.
+                self.closing = None
+                raise
         else:
             self.is_taken = True
         try:

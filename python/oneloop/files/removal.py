@@ -132,6 +132,14 @@ def _is_link(name: str, dir_fd: int | None) -> bool:
     return True
 
 
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        # As in shutil: removing it tells what is wrong.
+        return False
+
+
 def _remove_files(job: Job, fd: int, path: str, report: Report) -> list[str]:
     """Remove everything except directories. Return the names of the directories."""
     try:
@@ -144,7 +152,7 @@ def _remove_files(job: Job, fd: int, path: str, report: Report) -> list[str]:
     folders = []
     for entry in entries:
         job.check()
-        if entry.is_dir(follow_symlinks=False):
+        if _is_folder(entry):
             folders.append(entry.name)
         else:
             _remove(os.unlink, entry.name, os.path.join(path, entry.name), fd, report)

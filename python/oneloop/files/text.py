@@ -139,10 +139,11 @@ class TextFile(_native.FastFile):
     @property
     def newlines(self) -> str | tuple[str, ...] | None:
         """The line ends that have been read so far, as in io; None if there are none, or `newline` was given."""
-        decoder = self._decoder
-        if decoder is None and self._has_seen_line_feed and not self._style.newline:
-            return "\n"
-        found: str | tuple[str, ...] | None = getattr(decoder, "newlines", None)
+        found: str | tuple[str, ...] | None = getattr(self._decoder, "newlines", None)
+        if self._has_seen_line_feed and not self._style.newline:
+            seen = {"\n", *((found,) if isinstance(found, str) else found or ())}
+            ordered = tuple(one for one in ("\r", "\n", "\r\n") if one in seen)
+            return ordered if len(ordered) > 1 else "\n"
         return found
 
     @property
@@ -278,6 +279,7 @@ class TextFile(_native.FastFile):
         Raises:
             io.UnsupportedOperation: the file cannot seek.
             ValueError: the file is closed.
+            OSError: lines of a cancelled `readlines` were not read again.
         """
         handle = self._handle
         handle.check()
@@ -476,7 +478,13 @@ class TextFile(_native.FastFile):
             for piece in left:
                 handle.append(piece)
             raise
-        await handle.write_out()
+        try:
+            await handle.write_out()
+        except OSError:
+            # As after a shorter text: what comes before it is written again, the text itself is not.
+            kept = handle.take_pending()
+            handle.append(kept[: max(0, len(kept) - sum(map(len, pieces)))])
+            raise
 
     def _encode(self, text: str) -> bytes:
         if self._style.is_stateless:
@@ -499,6 +507,8 @@ class TextFile(_native.FastFile):
     async def _tell(self) -> int:
         await self._handle.write_out()
         position = self._handle.tell()
+        if self._history is None and self._ahead.remaining:
+            raise OSError("the position is not known after an interrupted readlines(): read on, or seek first")
         if self._decoder is None or self._history is None:
             return position
         return cookie.tell(self._decoder, self._history, self._ahead.remaining, position)

@@ -10,6 +10,7 @@ import glob as patterns
 import os
 import stat as modes
 from itertools import islice
+from threading import Lock
 from typing import TYPE_CHECKING, Any, AnyStr, Generic, NamedTuple, TypeVar, final, overload
 
 from oneloop.files.engine import bounded, current, run_job
@@ -87,14 +88,15 @@ class ScandirIterator(Generic[AnyStr]):
     is raised.
     """
 
-    __slots__ = ("_batch", "_is_busy", "_is_ended", "_path", "_source", "_timeout_s")
+    __slots__ = ("_batch", "_is_busy", "_is_ended", "_path", "_reading", "_source", "_timeout_s")
 
     def __init__(self, path: FdOrPath | None, timeout_s: float | None) -> None:
         self._path = path
         self._timeout_s = timeout_s
         self._batch: Iterator[os.DirEntry[Any]] = iter(())
-        # Created and read by a thread of the pool while `_is_busy`; otherwise used by the loop's thread.
+        # Created and read by a thread of the pool, which holds `_reading`, also when nobody waits for it any more.
         self._source: Any = None
+        self._reading = Lock()
         self._is_busy = False
         self._is_ended = False
 
@@ -136,25 +138,42 @@ class ScandirIterator(Generic[AnyStr]):
             raise
         finally:
             self._is_busy = False
+        if self._is_ended:
+            # Closed meanwhile.
+            return
         self._batch = iter(batch)
         if len(batch) < BATCH:
             self._end()
 
     def _read(self, job: Job) -> list[os.DirEntry[Any]]:
         """Return the next batch. Runs on the pool."""
-        job.check()
-        if self._source is None:
-            self._source = os.scandir(self._path)
-        batch = list(islice(self._source, BATCH))
-        for entry in batch:
-            # If the directory does not contain the type, this calls lstat(2) here, not in the loop's thread.
-            entry.is_symlink()
-        return batch
+        try:
+            with self._reading:
+                job.check()
+                if self._source is None:
+                    self._source = os.scandir(self._path)
+                batch = list(islice(self._source, BATCH))
+                for entry in batch:
+                    # If the directory does not contain the type, this calls lstat(2) here, not in the loop's thread.
+                    entry.is_symlink()
+                return batch
+        finally:
+            if self._is_ended:
+                self._close_source()
 
     def _end(self) -> None:
         self._is_ended = True
-        if self._source is not None:
-            self._source.close()
+        self._close_source()
+
+    def _close_source(self) -> None:
+        """Close the directory, unless a thread reads it, which does that when it has read."""
+        if not self._reading.acquire(blocking=False):
+            return
+        try:
+            if self._source is not None:
+                self._source.close()
+        finally:
+            self._reading.release()
 
 
 async def glob(

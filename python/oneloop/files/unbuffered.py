@@ -1,4 +1,4 @@
-"""`UnbufferedFile`: the result of `open(…, "b", buffering=0)`. Every call is one transfer."""
+"""`UnbufferedFile`: the result of `open(…, "b", buffering=0)`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ WRITING = "File not open for writing"
 class UnbufferedFile(File):
     """A binary file without a buffer: the methods of `io.FileIO`, as coroutines.
 
-    `read`, `readinto` and `write` are one system call each, and may transfer less than requested. Concurrent calls are
-    executed one after the other. A cancelled read has read nothing. A cancelled write may have written all of its data
-    or a part; the position is after the last byte written. `data` must not change while it is written.
+    `read`, `readinto` and `write` are one system call each, or several if the system transfers a part of a regular file
+    at once. They may transfer less than requested. Concurrent calls are executed one after the other. A cancelled read
+    has read nothing. A cancelled write may have written all of its data or a part, or have failed; the position is
+    after the last byte written. `data` must not change while it is written.
     """
 
     __slots__ = ()
@@ -48,7 +49,7 @@ class UnbufferedFile(File):
             if size < 0:
                 return await handle.read_all()
             # There is read-ahead data only after a cancelled read of a pipe.
-            return handle.ahead.take(size) if handle.ahead.remaining else await handle.fetch(size)
+            return handle.ahead.take(size) if handle.ahead.remaining else await self._fetch(size)
         finally:
             handle.leave()
 
@@ -69,6 +70,13 @@ class UnbufferedFile(File):
         await self._begin_reading()
         try:
             done = await handle.readv([view], handle.offset)
+            # With O_DIRECT, the kernel would refuse an offset that is not aligned.
+            is_rest_due = not handle.opened.is_direct
+            while is_rest_due and 0 < done < len(view) and await handle.is_before_end(handle.offset + done):
+                more = await handle.readv([view[done:]], handle.offset + done)
+                if not more:
+                    break
+                done += more
             handle.offset += done
             return done
         finally:
@@ -93,7 +101,7 @@ class UnbufferedFile(File):
             total = 0
             start = self.handle.offset
             try:
-                while (wanted <= 0 or total < wanted) and (line := await self._line(-1)):
+                while (wanted <= 0 or total <= wanted) and (line := await self._line(-1)):
                     lines.append(line)
                     total += len(line)
             except BaseException:
@@ -119,6 +127,7 @@ class UnbufferedFile(File):
         if not handle.take_turn():
             await handle.begin()
         try:
+            self._forget_ahead()
             return await handle.write_once(view)
         finally:
             handle.leave()
@@ -133,7 +142,7 @@ class UnbufferedFile(File):
         """
         handle = self.handle
         target = index(offset)
-        handle.check_open()
+        handle.check()
         if not handle.take_turn():
             await handle.begin()
         try:
@@ -148,6 +157,33 @@ class UnbufferedFile(File):
         self.handle.check_reading(READING)
         if not self.handle.take_turn():
             await self.handle.begin()
+        self._forget_ahead()
+
+    def _forget_ahead(self) -> None:
+        """Go back to the program's position, which a cancelled read has left."""
+        handle = self.handle
+        if handle.ahead.remaining and handle.opened.is_seekable:
+            handle.rewind()
+
+    async def _fetch(self, size: int) -> bytes:
+        """Read once. What the kernel has in memory it gives at once, and a file's rest is then read too."""
+        handle = self.handle
+        start = handle.offset
+        data = await handle.fetch(size)
+        if start < 0 or handle.opened.is_direct or not 0 < len(data) < size:
+            return data
+        pieces, total = [data], len(data)
+        try:
+            while total < size and await handle.is_before_end(handle.offset):
+                data = await handle.fetch(size - total)
+                if not data:
+                    break
+                pieces.append(data)
+                total += len(data)
+        except BaseException:
+            handle.offset = start
+            raise
+        return b"".join(pieces)
 
     async def _line(self, limit: int) -> bytes:
         handle = self.handle

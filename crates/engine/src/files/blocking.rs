@@ -4,8 +4,8 @@
 use super::fifo;
 use super::request::{Place, Request};
 use super::{Segment, Transfer};
-use crate::sys::file;
 use crate::sys::memory::Aligned;
+use crate::sys::{file, statx};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,7 +88,7 @@ pub fn read_direct(
 }
 
 /// Like `execute`, for requests that may wait forever. Returns ECANCELED once `stop` is readable, without having
-/// moved any data. Only opening a device cannot be stopped.
+/// moved any data; of a write to a pipe, a part may be written then. Only opening a device cannot be stopped.
 pub fn execute_until(request: &Request, stop: RawFd) -> io::Result<usize> {
     let is_ready = match request {
         Request::Read(transfer) => file::wait_ready(transfer.fd, false, stop)?,
@@ -103,5 +103,31 @@ pub fn execute_until(request: &Request, stop: RawFd) -> io::Result<usize> {
     if !is_ready {
         return Err(io::Error::from_raw_os_error(libc::ECANCELED));
     }
-    execute(request)
+    match request {
+        Request::Write(transfer) if is_pipe(transfer.fd) => write_until(transfer, stop),
+        _ => execute(request),
+    }
+}
+
+fn is_pipe(fd: RawFd) -> bool {
+    statx::asked(fd).is_ok_and(|status| status.is_fifo())
+}
+
+/// Writes to a pipe that has room. A pipe that is ready takes `PIPE_BUF` bytes without blocking (pipe(7)); for more, the
+/// thread waits each time, and returns what is written by then once `stop` is readable.
+fn write_until(transfer: &Transfer, stop: RawFd) -> io::Result<usize> {
+    let mut done = 0;
+    loop {
+        match transfer.piece(done, libc::PIPE_BUF).write() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) if done == 0 => return Err(e),
+            // The next write tells it.
+            Err(_) | Ok(0) => return Ok(done),
+            Ok(written) => done += written,
+        }
+        let is_over = done >= transfer.memory.len();
+        if is_over || !matches!(file::wait_ready(transfer.fd, true, stop), Ok(true)) {
+            return Ok(done);
+        }
+    }
 }

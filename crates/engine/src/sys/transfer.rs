@@ -109,6 +109,23 @@ impl Transfer {
         Self { waits: false, ..self }
     }
 
+    /// The part of at most `len` bytes behind the first `start`.
+    #[must_use]
+    pub fn piece(&self, start: usize, len: usize) -> Self {
+        let (mut start, mut len) = (start, len);
+        let mut segments = Vec::new();
+        for segment in self.memory.segments().iter().map(|vector| Segment(*vector)) {
+            let part = segment.skip(start).cut(len);
+            start = start.saturating_sub(segment.len());
+            len -= part.len();
+            if !part.is_empty() {
+                segments.push(part);
+            }
+        }
+        let Self { fd, offset, direct, waits, .. } = *self;
+        Self { fd, offset, direct, waits, memory: Memory::new(&segments) }
+    }
+
     fn pointer_and_count(&self) -> (*const IoVec, libc::c_int) {
         let segments = self.memory.segments();
         (segments.as_ptr(), segments.len() as libc::c_int)

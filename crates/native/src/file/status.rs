@@ -66,11 +66,15 @@ impl Files {
             theirs.get_or_init(|| asked);
             Ok(0)
         };
-        Self::begin(
+        let begun = Self::begin(
             slf,
             Strategy::Call(Box::new(work), Lane::Remote(cached::place_of_file(fd))),
             Conversion::Status(seen, fd),
-        )
+        );
+        if begun.is_err() {
+            Self::has_ended(slf, fd)?;
+        }
+        begun
     }
 
     /// Whether fstat(2) of an open descriptor answers without blocking.
