@@ -25,6 +25,7 @@ monkey.patch_all()
 import asyncio
 import atexit
 import concurrent.futures
+import contextlib
 import fcntl
 import json
 import multiprocessing
@@ -36,6 +37,8 @@ import selectors
 import shutil
 import signal
 import socket
+import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
@@ -126,6 +129,11 @@ CALLS["multiprocessing.Lock.acquire"] = lambda: mp_lock().acquire()
 CALLS["concurrent.futures.Future.result"] = lambda: (
     concurrent.futures.ThreadPoolExecutor(1).submit(time.sleep, SHORT_S).result()
 )
+if sys.version_info >= (3, 14):
+    # What runs there is not patched. Functions are pickled by their names, so patched ones cannot be.
+    CALLS["concurrent.futures.InterpreterPoolExecutor.submit().result"] = lambda: (
+        concurrent.futures.InterpreterPoolExecutor(1).submit(os.system, f"sleep {SHORT_S}").result()
+    )
 CALLS["threading.Thread.join"] = lambda: started(time.sleep, SHORT_S).join()
 CALLS["threading.Lock.acquire"] = lambda: held(threading.Lock()).acquire()
 CALLS["threading.RLock.acquire"] = lambda: held_rlock().acquire()
@@ -328,6 +336,9 @@ def locked_file() -> int:
 
 CALLS["fcntl.lockf"] = lambda: fcntl.lockf(from_now_on(locked_file()), fcntl.LOCK_EX)
 CALLS["fcntl.flock"] = lambda: fcntl.flock(from_now_on(locked_file()), fcntl.LOCK_EX)
+# l_type, l_whence, l_start, l_len, l_pid of fcntl_locking(2), as 64-bit Linux lays them out.
+WHOLE_FILE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+CALLS["fcntl.fcntl"] = lambda: fcntl.fcntl(from_now_on(locked_file()), fcntl.F_SETLKW, WHOLE_FILE)
 CALLS["os.lockf"] = lambda: os.lockf(from_now_on(locked_file()), os.F_LOCK, 0)
 
 
@@ -341,6 +352,19 @@ def coming_signal() -> list[int]:
 CALLS["signal.sigwait"] = lambda: signal.sigwait(coming_signal())
 CALLS["signal.sigwaitinfo"] = lambda: signal.sigwaitinfo(coming_signal())
 CALLS["signal.sigtimedwait"] = lambda: signal.sigtimedwait(coming_signal(), 5)
+
+
+@call("sqlite3.Connection.execute")
+def execute() -> None:
+    path = f"{tempfile.mkdtemp(dir=folder)}/database"
+    with (
+        contextlib.closing(sqlite3.connect(path, check_same_thread=False)) as other,
+        contextlib.closing(sqlite3.connect(path)) as ours,
+    ):
+        other.execute("BEGIN EXCLUSIVE")
+        later(other.commit)
+        from_now_on(0)
+        ours.execute("CREATE TABLE made (number)")
 
 
 @call("signal.pause")

@@ -11,6 +11,7 @@ import oneloop
 from oneloop.green import facade
 from oneloop.green.hub import end_own_hub
 from tests.conftest import Reported, close_audited
+from tests.green.threads import Gate
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +19,13 @@ def own_hub(audit: None) -> Iterator[None]:
     """Destroys the hub that the test has created in this thread."""
     yield
     end_own_hub()
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.open()
 
 
 @pytest.fixture

@@ -356,13 +356,15 @@ def test_a_signal_handler_raises_in_the_wait() -> None:
         tool = sys.monitoring.DEBUGGER_ID
         sys.monitoring.use_tool_id(tool, "interruptions")
         sys.monitoring.register_callback(tool, sys.monitoring.events.LINE, line)
-        for owner in (hub, hub.Hub, lock, lock.RLock, steps, threadlock):
+        for owner in (hub, hub.Hub, lock, lock.RLock, steps, threadlock, threadlock.LockType, threadlock.RLock):
             for code in codes(owner):
                 sys.monitoring.set_local_events(tool, code, sys.monitoring.events.LINE)
         asyncio.run(main())
         over.set()
+        # No interrupted wait has left its place in the line.
+        print(rlock.acquire(timeout=1))
     """)
-    assert out == "True\n" * 3
+    assert out == "True\n" * 4
 
 
 def test_nothing_is_polled_while_a_step_blocks() -> None:
@@ -558,3 +560,36 @@ def test_green_threads_of_a_loop_that_is_closed_in_a_step() -> None:
         asyncio.run(main())
     """)
     assert out == "ended\n"
+
+
+def test_a_refused_wait_for_a_condition_keeps_its_lock() -> None:
+    """On oneloop's own loop, where a green thread waits for that lock."""
+    out = patched("""
+        import asyncio, threading
+        import oneloop
+        from oneloop import green
+        from oneloop.green.exceptions import BlockingSwitchOutError
+
+        async def main(lock):
+            condition = threading.Condition(lock)
+
+            def use():
+                with condition:
+                    print("used")
+
+            with condition:
+                using = green.spawn(use)
+                await asyncio.sleep(0.001)
+                try:
+                    condition.wait()
+                except BlockingSwitchOutError as error:
+                    print(str(error).partition(" ")[0])
+                await asyncio.sleep(0.001)
+                print("released")
+            await using
+
+        for make in (threading.Lock, threading.RLock):
+            with asyncio.Runner(loop_factory=oneloop.new_event_loop) as runner:
+                runner.run(main(make()))
+    """)
+    assert out == "Condition.wait()\nreleased\nused\n" * 2

@@ -7,6 +7,7 @@ import io
 import os
 import pty
 import socket as stock
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -501,3 +502,47 @@ def test_killed_when_it_is_about_to_close(kind: Any, path: Path, monkeypatch: py
         file.close()
     while Path(f"/proc/self/fd/{number}").exists():
         green.sleep(0.001)
+
+
+def test_interrupted_when_a_thread_closes_it_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number may be that of another file by then."""
+    other = os.open("/dev/null", os.O_RDONLY)
+
+    def interrupted(_: Any, function: Any, *args: Any) -> Any:
+        function(*args)
+        os.dup2(other, number)
+        raise KeyboardInterrupt
+
+    file = fileobject.open("/dev/zero", "rb", 0)
+    number = file.fileno()
+    monkeypatch.setattr(type(green.get_hub().threadpool), "spawn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        file.close()
+    for one in (other, number):
+        os.close(one)
+
+
+def test_two_processes_write_at_one_position(path: Path) -> None:
+    """The kernel moves it with each write; nobody writes over the other."""
+    count = 2000
+    script = f"i=0; while [ $i -lt {count} ]; do echo child; i=$((i+1)); done"
+    with fileobject.open(path, "wb", 0) as file:
+        child = subprocess.Popen(["sh", "-c", script], stdout=file.fileno())
+        for _ in range(count):
+            file.write(b"ours!\n")
+        assert child.wait() == 0
+    assert sorted(path.read_bytes().split(b"\n")) == [b"", *[b"child"] * count, *[b"ours!"] * count]
+
+
+def test_the_end_of_a_block_device() -> None:
+    for device in Path("/sys/block").glob("*"):
+        try:
+            with open(f"/dev/{device.name}", "rb") as model:
+                size = model.seek(0, os.SEEK_END)
+        except OSError:
+            continue
+        if size:
+            with fileobject.open(f"/dev/{device.name}", "rb") as file:
+                assert file.seek(0, os.SEEK_END) == size
+            return
+    pytest.skip("no block device that this user may read")

@@ -523,15 +523,72 @@ def test_a_killed_waiter_passes_its_notification_on() -> None:
     assert out.splitlines() == ["2 0", "2", "2"]
 
 
-def test_green_threads_share_the_locks_of_default_executors() -> None:
+@pytest.mark.parametrize("waiter", ["a green thread", "an OS thread"])
+def test_in_a_forked_child_nobody_waits_for_a_lock_any_more(waiter: str) -> None:
+    """It is free when the child has released it: it is not given to a thread of the parent's."""
+    out = patched(
+        """
+        import os, threading, time
+        from oneloop.green.lock import Semaphore
+
+        for make in (threading.Lock, threading.RLock, Semaphore):
+            lock = make()
+            lock.acquire()
+            is_over = threading.Event()
+
+            def wait():
+                began.append(True)
+                with lock:
+                    pass
+                is_over.set()
+
+            began = []
+            start(wait, ())
+            while not began:
+                time.sleep(0)
+            time.sleep(0.01)
+            pid = os.fork()
+            if not pid:
+                lock.release()
+                os._exit(0 if lock.acquire(blocking=False) else 1)
+            print(make.__name__, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            lock.release()
+            is_over.wait()
+        """,
+        before="""
+        import _thread
+        start = _thread.start_new_thread
+        """
+        if waiter == "an OS thread"
+        else "def start(*call): _thread.start_new_thread(*call)\nimport _thread\n",
+        options=("-W", "ignore::DeprecationWarning"),
+    )
+    assert out.splitlines() == ["LockType 0", "RLock 0", "Semaphore 0"]
+
+
+def test_a_waiter_that_is_killed_when_all_were_notified_wakes_nobody_else() -> None:
     out = patched("""
-        import asyncio
+        import threading
         from oneloop import green
+        from oneloop.green.monkey.realm import real
 
-        async def main():
-            return sum([await asyncio.to_thread(len, "ab") for _ in range(20)])
+        for threads in (threading, real("threading")):
+            condition = threads.Condition()
 
-        runs = [green.spawn(asyncio.run, main()) for _ in range(4)]
-        print([run.get() for run in runs])
+            def wait():
+                with condition:
+                    condition.wait()
+
+            def notify():
+                with condition:
+                    condition.notify_all()
+                    return condition.wait(0.01)
+
+            first = green.spawn(wait)
+            green.sleep(0)
+            # It notifies before the other one is killed, and waits when that ends.
+            late = green.spawn(notify)
+            first.kill(block=False)
+            print(late.get(), type(first.get()).__name__)
     """)
-    assert out == "[40, 40, 40, 40]\n"
+    assert out == "False GreenletExit\n" * 2

@@ -285,3 +285,56 @@ if __name__ == "__main__":
         print(known["k"])
 """)
     assert out.splitlines() == ["value 1", "'missing'", "value"]
+
+
+def test_a_connection_to_a_manager_stays_when_an_answer_cannot_be_unpickled() -> None:
+    """The manager keeps locks for it."""
+    out = patched(
+        """
+import multiprocessing.managers
+
+class Refused(Exception):
+    def __init__(self, code, text):
+        super().__init__(text)
+
+class Thing:
+    def work(self):
+        raise Refused(1, "no")
+
+class Manager(multiprocessing.managers.SyncManager):
+    pass
+
+Manager.register("Thing", Thing)
+
+if __name__ == "__main__":
+    with Manager(ctx=multiprocessing.get_context("fork")) as manager:
+        lock, thing = manager.RLock(), manager.Thing()
+        with lock:
+            try:
+                thing.work()
+            except TypeError as error:
+                print("missing 1 required" in str(error))
+        print("released")
+""",
+        options=("-W", "ignore::DeprecationWarning"),
+    )
+    assert out.splitlines() == ["True", "released"]
+
+
+def test_a_manager_that_has_died_is_told_as_without_patching() -> None:
+    out = patched("""
+if __name__ == "__main__":
+    import multiprocessing
+
+    manager = multiprocessing.Manager()
+    known = manager.dict()
+    known.copy()
+    manager._process.kill()
+    manager._process.join()
+    for _ in range(2):
+        try:
+            known.copy()
+        except (EOFError, OSError) as error:
+            print(isinstance(error, (EOFError, ConnectionResetError, BrokenPipeError)))
+""")
+    assert out == "True\n" * 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import socket as stock
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -482,3 +484,21 @@ def test_settings_of_a_server() -> None:
         assert server.get_environ() is not server.environ
     with pytest.raises(TypeError):
         WSGIServer(("127.0.0.1", 0), plain, handle=plain)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_the_parents_connections() -> None:
+    with served(plain, spawn="default") as server, connect(server) as sock:
+        sock.sendall(GET[:10])
+        while not server._readers:
+            green.sleep(0.001)
+        pid = os.fork()
+        if not pid:
+            signal.alarm(20)
+            try:
+                server.start_accepting()
+                server.stop(timeout=60)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

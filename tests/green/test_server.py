@@ -230,15 +230,21 @@ def test_addresses() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_child_accepts_for_itself() -> None:
-    """As gunicorn's and other preforked servers do: the green thread that accepts is the parent's."""
+    """As gunicorn's and other preforked servers do: what accepts, and what handles connections, is the parent's."""
+    has_begun, is_over = Event(), Event()
 
     def answer(connection: Any, _: Any) -> None:
+        has_begun.set()
         connection.sendall(str(os.getpid()).encode())
         connection.close()
+        if os.getpid() == parent:
+            is_over.wait()
 
-    server = StreamServer(("127.0.0.1", 0), answer)
+    parent = os.getpid()
+    server = StreamServer(("127.0.0.1", 0), answer, spawn=1)
     server.start()
-    green.sleep(0)
+    stock.create_connection(server.address).close()
+    has_begun.wait()
     pid = os.fork()
     if not pid:
         try:
@@ -254,4 +260,5 @@ def test_a_forked_child_accepts_for_itself() -> None:
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+        is_over.set()
         server.stop()

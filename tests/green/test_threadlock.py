@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import sys
 import threading
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +16,9 @@ from oneloop import green
 from oneloop.green.exceptions import BlockingSwitchOutError, LoopExit
 from oneloop.green.hub import has_hub
 from oneloop.green.threadlock import LockType, RLock
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 def test_a_lock_is_taken_and_released() -> None:
@@ -228,3 +233,95 @@ def test_after_a_fork_a_lock_is_free() -> None:
     assert not rlock.locked()
     assert lock.acquire(False)
     assert rlock.acquire(False)
+
+
+@pytest.mark.parametrize("restores", [False, True])
+def test_a_handler_may_take_the_reentrant_lock_that_the_code_around_it_has_just_got(restores: bool) -> None:
+    """Signals' handlers run between any two steps of Python code; one that logs takes logging's lock."""
+    lock = RLock()
+    answers: list[bool] = []
+    is_handed_over = False
+
+    def handle(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code is not take.__code__ and not frame.f_code.co_filename.endswith("/green/threadlock.py"):
+            return None
+        frame.f_trace_opcodes = True
+        if is_handed_over:
+            answers.append(lock.acquire(False))
+            if answers[-1]:
+                lock.release()
+        return handle
+
+    def take() -> tuple[int, bool]:
+        before = sys.gettrace()
+        if restores:
+            lock.acquire()
+            lock.acquire()
+            state = lock._release_save()
+        green.sleep(0)
+        frame = sys._getframe()
+        sys.settrace(handle)
+        frame.f_trace, frame.f_trace_opcodes = handle, True
+        try:
+            if restores:
+                lock._acquire_restore(state)
+            else:
+                lock.acquire()
+        finally:
+            sys.settrace(before)
+        return lock._recursion_count(), lock._is_owned()
+
+    taking = green.spawn(take)
+    green.sleep(0)
+    lock.acquire()
+    green.sleep(0.001)
+    is_handed_over = True
+    lock.release()
+    assert taking.get() == ((2 if restores else 1), True)
+    assert answers
+    assert all(answers)
+
+
+def test_a_reentrant_lock_refuses_arguments_as_its_python_does() -> None:
+    class Named(RLock):
+        __slots__ = ("name",)
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+    assert Named("mine").name == "mine"
+    lock = RLock()
+    for taken in (False, True):
+        if taken:
+            lock.acquire()
+        with pytest.raises(ValueError, match="non-blocking"):
+            lock.acquire(False, 1)
+        with pytest.raises(ValueError, match="non-negative"):
+            lock.acquire(timeout=-2)
+        with pytest.raises(OverflowError):
+            lock.acquire(timeout=1e100)
+    assert lock._count == 1
+    if sys.version_info >= (3, 15):
+        with pytest.raises(TypeError, match="takes no arguments"):
+            RLock(1)
+    else:
+        RLock(1, name=2)
+
+
+@pytest.mark.parametrize("kind", [LockType, RLock])
+def test_a_wait_that_has_timed_out_and_is_killed_releases_nothing(kind: Any) -> None:
+    """Both in one tick."""
+    lock = kind()
+    lock.acquire()
+
+    def wait() -> None:
+        with green.Timeout(0.01, False):
+            lock.acquire(timeout=0.01)
+
+    waiting = green.spawn(wait)
+    green.sleep(0)
+    # Both times are over when the loop looks next.
+    time.sleep(0.02)
+    waiting.join()
+    assert lock.locked()
+    lock.release()

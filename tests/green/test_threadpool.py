@@ -1,9 +1,8 @@
-"""OS threads for green threads: calls, room, sizes, shutdown, and the interface of `concurrent.futures`."""
+"""OS threads for green threads: calls, room, sizes and shutdown."""
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import gc
 import os
 import subprocess
@@ -21,30 +20,8 @@ from oneloop import green
 from oneloop.green import workers
 from oneloop.green.exceptions import BlockingSwitchOutError, InvalidThreadUseError
 from oneloop.green.hub import end_own_hub, get_hub
-from oneloop.green.threadpool import ThreadPool, ThreadPoolExecutor, ThreadResult
-
-
-class Gate:
-    """Holds calls in OS threads until it is opened."""
-
-    def __init__(self) -> None:
-        self._is_open = threading.Event()
-        self.entered: list[Any] = []
-
-    def open(self) -> None:
-        self._is_open.set()
-
-    def __call__(self, value: Any = None) -> Any:
-        self.entered.append(value)
-        self._is_open.wait(20)
-        return value
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    made = Gate()
-    yield made
-    made.open()
+from oneloop.green.threadpool import ThreadPool, ThreadResult
+from tests.green.threads import Gate, fail, square, until
 
 
 @pytest.fixture
@@ -53,30 +30,6 @@ def pool(own_hub: None, gate: Gate) -> Iterator[ThreadPool]:
     yield made
     gate.open()
     made.kill()
-
-
-@pytest.fixture
-def executor(own_hub: None, gate: Gate) -> Iterator[ThreadPoolExecutor]:
-    made = ThreadPoolExecutor(2)
-    yield made
-    gate.open()
-    made.shutdown()
-
-
-def square(number: int) -> int:
-    return number * number
-
-
-def fail(number: int) -> int:
-    if number == 1:
-        raise ValueError(number)
-    return number
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait until another thread makes the condition true."""
-    while not condition():
-        green.sleep(0.001)
 
 
 # -- calls ---------------------------------------------------------------------------------------------
@@ -214,6 +167,52 @@ def test_a_pool_that_was_made_on_another_hub(pool: ThreadPool) -> None:
     assert pool.apply(len, ("ab",)) == 2
 
 
+def test_a_pool_whose_own_run_has_ended(own_hub: None, gate: Gate) -> None:
+    """Before its calls: they count no more when they have ended."""
+
+    async def begin() -> ThreadPool:
+        green_call = asyncio.get_running_loop().run_green  # type: ignore[attr-defined]
+        made: ThreadPool = await green_call(ThreadPool, 1)
+        for _ in range(2):
+            await green_call(made.spawn, gate)
+        return made
+
+    pool = oneloop.run(begin())
+    assert len(pool) == 2
+    gate.open()
+    until(lambda: not len(pool))
+    assert oneloop.run(_applied(pool)) == 2
+    oneloop.run(_joined(pool))
+
+
+async def _joined(pool: ThreadPool) -> None:
+    await asyncio.get_running_loop().run_green(pool.join)  # type: ignore[attr-defined]
+
+
+def test_a_result_that_a_closed_loop_has_dropped_counts_once() -> None:
+    calls: list[str] = []
+
+    class Hub:
+        _is_parents = False
+
+        def run_callback_threadsafe(self, callback: Callable[[], object]) -> None:
+            """Drop it, as the end of a loop does."""
+
+        def handle_error(self, *_: object) -> None:
+            raise AssertionError
+
+    result = ThreadResult(None, Hub(), lambda: calls.append("ready"))  # type: ignore[arg-type]
+    result.set(1)
+    assert not calls
+    del result
+    gc.collect()
+    assert calls == ["ready"]
+    # One that has never been set is not ready.
+    ThreadResult(None, Hub(), lambda: calls.append("ready"))  # type: ignore[arg-type]
+    gc.collect()
+    assert calls == ["ready"]
+
+
 async def _applied(pool: ThreadPool) -> Any:
     return await asyncio.get_running_loop().run_green(pool.apply, len, ("ab",))  # type: ignore[attr-defined]
 
@@ -293,7 +292,7 @@ def test_maxsize(pool: ThreadPool, gate: Gate) -> None:
     assert [call.get() for call in calls] == [0, 1, 2]
     assert fourth.get().get() == 16
     pool.join()
-    assert pool._room.counter == 2
+    assert pool._calls._room.counter == 2
 
 
 def test_size(pool: ThreadPool) -> None:
@@ -450,142 +449,3 @@ def test_a_forked_child_has_threads_of_its_own(gate: Gate) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     crowd.shrink(0)
     until(lambda: crowd.threads == 0)
-
-
-# -- the executor --------------------------------------------------------------------------------------
-
-
-def test_a_future_lets_green_threads_go_on(executor: ThreadPoolExecutor, gate: Gate) -> None:
-    future = executor.submit(gate, 5)
-    waiting = green.spawn(future.result)
-    assert green.spawn(square, 3).get() == 9
-    assert not waiting.ready()
-    gate.open()
-    assert waiting.get() == future.result() == 5
-    assert future.exception() is None
-
-
-def test_an_exception_is_the_futures(executor: ThreadPoolExecutor, capsys: pytest.CaptureFixture[str]) -> None:
-    future = executor.submit(fail, 1)
-    with pytest.raises(ValueError, match="1"):
-        future.result()
-    assert isinstance(future.exception(), ValueError)
-    assert capsys.readouterr().err == ""
-
-
-def test_waits_for_a_future_may_be_left(executor: ThreadPoolExecutor, gate: Gate) -> None:
-    future = executor.submit(gate, 1)
-    for wait in (future.result, future.exception):
-        with pytest.raises(TimeoutError):
-            wait(0.001)
-        with pytest.raises(green.Timeout):
-            with green.Timeout(0.001):
-                wait()
-        killed = green.spawn(wait)
-        green.sleep(0)
-        killed.kill()
-    assert future._done_callbacks == []  # type: ignore[attr-defined]
-    gate.open()
-    assert future.result() == 1
-
-
-def test_submit_never_waits_and_calls_may_be_cancelled(executor: ThreadPoolExecutor, gate: Gate) -> None:
-    futures = [executor.submit(gate, n) for n in range(4)]
-    until(lambda: len(gate.entered) == 2)
-    assert not futures[0].cancel()
-    assert futures[3].cancel()
-    gate.open()
-    assert futures[2].result() == 2
-    with pytest.raises(concurrent.futures.CancelledError):
-        futures[3].result()
-    assert sorted(gate.entered) == [0, 1, 2]
-
-
-def test_the_functions_of_concurrent_futures(executor: ThreadPoolExecutor) -> None:
-    futures = [executor.submit(square, n) for n in range(4)]
-    assert concurrent.futures.wait(futures).not_done == set()
-    assert sorted(done.result() for done in concurrent.futures.as_completed(futures)) == [0, 1, 4, 9]
-    assert list(executor.map(square, [2, 3])) == [4, 9]
-    called: list[object] = []
-    futures[0].add_done_callback(called.append)
-    assert called == [futures[0]]
-
-
-def test_another_thread_waits_for_real(executor: ThreadPoolExecutor, gate: Gate) -> None:
-    future = executor.submit(gate, 5)
-    got: list[object] = []
-    with pytest.raises(TimeoutError):
-        _in_thread(future.result, 0.001)
-    thread = threading.Thread(target=lambda: got.append(future.result()))
-    thread.start()
-    gate.open()
-    thread.join()
-    assert got == [5]
-
-
-def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
-    with concurrent.futures.ThreadPoolExecutor(1) as other:
-        return other.submit(function, *args).result()
-
-
-def test_shutdown(gate: Gate, own_hub: None) -> None:
-    executor = ThreadPoolExecutor(1)
-    running, queued = executor.submit(gate, 1), executor.submit(gate, 2)
-    with pytest.raises(green.Timeout):
-        with green.Timeout(0.001):
-            executor.shutdown()
-    with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
-        executor.submit(square, 1)
-    until(lambda: gate.entered)
-    executor.shutdown(wait=False, cancel_futures=True)
-    assert queued.cancelled()
-    gate.open()
-    executor.shutdown()
-    assert running.result() == 1
-    assert executor._pool.workers.threads == 0
-    with ThreadPoolExecutor(1) as unused:
-        pass
-    unused.shutdown()
-
-
-def test_an_initializer(own_hub: None) -> None:
-    called: list[int] = []
-    with ThreadPoolExecutor(1, initializer=called.append, initargs=(1,)) as executor:
-        assert executor.submit(square, 2).result() == 4
-    assert called == [1]
-    with pytest.raises(TypeError):
-        ThreadPoolExecutor(1, initializer=5)  # type: ignore[arg-type]
-
-
-def test_an_initializer_that_fails(own_hub: None) -> None:
-    executor = ThreadPoolExecutor(1, initializer=fail, initargs=(1,))
-    future = executor.submit(square, 2)
-    with pytest.raises(concurrent.futures.thread.BrokenThreadPool):
-        future.result()
-    with pytest.raises(concurrent.futures.thread.BrokenThreadPool):
-        executor.submit(square, 2)
-    executor.shutdown()
-
-
-def test_threads_of_a_dropped_executor_leave(own_hub: None) -> None:
-    executor = ThreadPoolExecutor(1)
-    assert executor.submit(square, 2).result() == 4
-    threads = executor._pool.workers
-    del executor
-    gc.collect()
-    until(lambda: threads.threads == 0)
-
-
-def test_a_loop_takes_the_executor(own_hub: None) -> None:
-    async def main() -> tuple[int, int]:
-        running = asyncio.get_running_loop()
-        executor = ThreadPoolExecutor(1)
-        running.set_default_executor(executor)
-        gate = Gate()
-        future = executor.submit(gate, 1)
-        with pytest.raises(BlockingSwitchOutError):
-            future.result()
-        gate.open()
-        return await asyncio.wrap_future(future), await running.run_in_executor(None, square, 3)
-
-    assert oneloop.run(main()) == (1, 9)

@@ -66,6 +66,7 @@ BASES = (
     "RLockCore",
     "QueueCore",
     "LockCore",
+    "ReentrantCore",
     "AioRequest",
     "FastFile",
     "FileHandle",

@@ -84,6 +84,8 @@ imports! {
     set_blocking = "os", "set_blocking";
     find_hub = "oneloop.green.hub", "find_hub";
     may_be_interrupted = "oneloop.interrupts", "may_be_interrupted";
+    loop_exit = "oneloop.green.exceptions", "LoopExit";
+    blocking_switch_out_error = "oneloop.green.exceptions", "BlockingSwitchOutError";
     invalid_switch_error = "oneloop.green.exceptions", "InvalidSwitchError";
     shut_down = "oneloop.green.queue", "ShutDown";
     full = "queue", "Full";

@@ -55,6 +55,8 @@ class BaseServer:
         self.address: Any = None
         self.family: int | None = None
         self._accepting: Greenlet | None = None
+        # That of the green thread that accepts.
+        self._hub: Any = None
         self._stopped = Event()
         self._stopped.set()
         if self.max_accept < 1:
@@ -221,10 +223,18 @@ class BaseServer:
 
     def start_accepting(self) -> None:
         """Accept in a green thread, after `stop_accepting`. `start` calls it."""
-        accepting = self._accepting
-        # After a fork it is the parent's.
-        if accepting is None or accepting.hub._is_parents:
+        if self._hub is not None and self._hub._is_parents:
+            self._accepting = None
+            self._forget_parents()
+        self._hub = get_hub()
+        if self._accepting is None:
             self._accepting = Greenlet.spawn(self._accept)
+
+    def _forget_parents(self) -> None:
+        """In a forked child: the handlers that run are the parent's."""
+        pool = self.pool
+        if type(pool) is Pool:
+            self.set_spawn(Pool(pool.size, pool.greenlet_class))
 
     def stop_accepting(self) -> None:
         """Accept no more connections, and keep the socket: the system queues connections until `start_accepting`."""

@@ -109,6 +109,8 @@ class Hub(_native.HubCore, PublicHub):
         if config.monitor_thread:
             self.start_periodic_monitoring_thread()
         self._thread_ident = _thread.get_ident()
+        self.lock_waiter: Waiter | None = None
+        """Where the main greenlet has waited last for a lock of `threading`."""
 
     def __repr__(self) -> str:
         state = "closed" if self.asyncio_loop.is_closed() else "running" if self.asyncio_loop.is_running() else "idle"
@@ -315,7 +317,8 @@ class Hub(_native.HubCore, PublicHub):
         Args:
             is_only_thread: whether the interpreter has no other thread.
         """
-        return is_alone(is_only_thread, self._is_joining, self.main)
+        waits_for_lock = self.lock_waiter is not None and self.lock_waiter.greenlet is not None
+        return is_alone(is_only_thread, self._is_joining, self.main, waits_for_lock)
 
     def refuse_to_sleep(self) -> None:
         """Raise LoopExit, because the loop would sleep forever. The message lists the waiting green threads.

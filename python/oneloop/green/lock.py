@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from _thread import allocate_lock, get_ident  # the original ones, even if patching replaces them later
 from collections import deque
-from math import inf
 from typing import TYPE_CHECKING, Any, Self, SupportsFloat
 
 from oneloop import _native
-from oneloop.green.exceptions import BlockingSwitchOutError, LoopExit
 from oneloop.green.hub import get_hub, has_hub
 from oneloop.green.line import TIMED_OUT, Coroutine, wait_at
 from oneloop.green.steps import is_in_green_thread, wait_here
@@ -23,57 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["BoundedSemaphore", "DummySemaphore", "RLock", "Semaphore"]
 
 
-def acquire_at_last(lock: Any) -> BaseException | None:
-    """Acquire a lock that the caller must have, even if the caller is killed while it waits.
-
-    Returns:
-        The exception that was raised during the wait, for the caller to raise; or None.
-
-    Raises:
-        BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait.
-        LoopExit: nobody is left who could release it.
-    """
-    ended = None
-    while True:
-        try:
-            lock.acquire()
-        except (BlockingSwitchOutError, LoopExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 - the caller raises it
-            ended = error
-        else:
-            return ended
-
-
 _main_thread_ident = get_ident()
-
-
-class ThreadPlace:
-    """A place in a line for an OS thread without green threads: the thread blocks. It has the methods of a `Waiter`."""
-
-    __slots__ = ("_is_woken", "_lock")
-
-    def __init__(self) -> None:
-        self._lock = allocate_lock()
-        self._lock.acquire()
-        self._is_woken = False
-
-    def wake(self, value: Any = None) -> bool:
-        if self._is_woken:
-            return False
-        self._is_woken = True
-        self._lock.release()
-        return True
-
-    def done(self) -> bool:
-        return self._is_woken
-
-    def wait(self, timeout_s: SupportsFloat | None) -> None:
-        """Block for at most `timeout_s` seconds; None means no limit."""
-        if timeout_s is None or float(timeout_s) == inf:
-            self._lock.acquire()
-        else:
-            self._lock.acquire(timeout=max(float(timeout_s), 0))
 
 
 class Semaphore(_native.SemaphoreCore):
@@ -100,11 +48,11 @@ class Semaphore(_native.SemaphoreCore):
         """Acquire it in a thread without green threads, where nothing else could run; None: in another thread."""
         if get_ident() == _main_thread_ident or has_hub():
             return None
-        place = ThreadPlace()
+        place = _native.ThreadPlace(allocate_lock())
         if self._take_or_enter(place):
             return True
         try:
-            place.wait(timeout)
+            place.wait(None if timeout is None else float(timeout))
         finally:
             self.forget(place)
         # From here on nobody wakes it.
@@ -253,7 +201,7 @@ class RLock(_native.RLockCore):
     # Methods that threading.Condition calls on its lock.
 
     def _acquire_restore(self, state: tuple[int, object]) -> None:
-        ended = wait_here(acquire_at_last, self._block)
+        ended = wait_here(_native.acquire_at_last, self._block)
         count, owner = state
         self._set_owner(owner, count)
         if ended is not None:

@@ -91,13 +91,23 @@ class PooledFile(RawFile):
         if self._is_abandoned or not may_block():
             close_now(self._number)
         else:
+            numbers = [self._number]
             try:
-                closing = wait_here(get_hub().threadpool.spawn, close_now, self._number)
+                closing = wait_here(get_hub().threadpool.spawn, _close_once, numbers)
             except BaseException:
-                # Nobody else would close it.
-                close_now(self._number)
+                # A thread may have it nevertheless.
+                _close_once(numbers)
                 raise
             wait_here(closing.get)
+
+
+def _close_once(numbers: list[int]) -> None:
+    """Close the descriptor in the list, if no other thread has taken it."""
+    try:
+        number = numbers.pop()
+    except IndexError:
+        return
+    close_now(number)
 
 
 # The number of open files that have put a descriptor they do not own into non-blocking mode.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 from asyncio import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -63,12 +64,9 @@ class RegularFile(RawFile):
             return flown[1]
         files = files_here()
         self._was_written = True
-        offset = -1 if self._mode.is_appending else os.lseek(self._number, 0, os.SEEK_CUR)
-        writing = files.writev(self._number, [data], offset, False)
-        written = writing if isinstance(writing, int) else self._landed(writing, data)
-        if offset >= 0:
-            os.lseek(self._number, offset + written, os.SEEK_SET)
-        return written
+        # At the kernel's position, which other processes may write at too.
+        writing = files.writev(self._number, [data], -1, False)
+        return writing if isinstance(writing, int) else self._landed(writing, data)
 
     def _landed(self, writing: Future[int], data: bytes) -> int:
         try:
@@ -91,25 +89,31 @@ class RegularFile(RawFile):
                 self._flight = None
                 return None
         self._flight = None
-        if flight.exception() is not None:
-            return None
-        if not self._mode.is_appending:
-            os.lseek(self._number, flight.result(), os.SEEK_CUR)
-        return data, flight.result()
+        return None if flight.exception() is not None else (data, flight.result())
+
+    def tell(self) -> int:
+        """The descriptor's position in the kernel."""
+        if not self._is_abandoned:
+            # Meanwhile the kernel would let nobody ask.
+            self._settle()
+        return super().tell()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Set the descriptor's position in the kernel. Return the new position."""
         if not self._is_abandoned:
             self._settle()
             if whence == os.SEEK_END:
-                offset, whence = self._size() + offset, os.SEEK_SET
+                mode, size, *_ = self._status()
+                if stat.S_ISREG(mode):
+                    offset, whence = size + offset, os.SEEK_SET
         return super().seek(offset, whence)
 
     def _size(self) -> int:
+        return os.fstat(self._number).st_size if self._is_abandoned else self._status()[1]
+
+    def _status(self) -> tuple[int, int, int, bool]:
         # On a network file system, this may need a request to the server.
-        if self._is_abandoned:
-            return os.fstat(self._number).st_size
-        return outcome_of(files_here().status(self._number))[1]
+        return outcome_of(files_here().status(self._number))
 
     def isatty(self) -> bool:
         """Return False."""

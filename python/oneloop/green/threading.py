@@ -22,8 +22,9 @@ from oneloop.green.exceptions import LoopExit
 from oneloop.green.greenlet import Greenlet
 from oneloop.green.hub import get_hub, runs_green_threads
 from oneloop.green.local import local
+from oneloop.green.steps import may_block
 from oneloop.green.thread import ThreadGreenlet, get_ident, make_sentinel
-from oneloop.green.threadlock import ConditionPlace, LockType, RLock, leave_condition
+from oneloop.green.threadlock import ConditionPlace, LockType, RLock, leave_condition, notify_all
 
 __implements__ = [
     "Lock",
@@ -170,8 +171,9 @@ def adapt(module: Any, real: Any) -> None:
     start_in_coroutine_too.__qualname__ = start.__qualname__
     start_in_coroutine_too.__doc__ = start.__doc__
     module.Thread.start = start_in_coroutine_too
-    for name, function in (("wait", _wait), ("notify_all", _notify_all)):
+    for name, function in (("wait", _wait), ("notify_all", notify_all)):
         function.__name__, function.__qualname__ = name, f"Condition.{name}"
+        function.__code__ = function.__code__.replace(co_name=name, co_qualname=function.__qualname__)
         function.__doc__ = getattr(module.Condition, name).__doc__
         setattr(module.Condition, name, function)
     if sys.version_info < (3, 13):
@@ -186,6 +188,9 @@ def _wait(self: Any, timeout: float | None = None) -> bool:
     # As in `threading`, but a green thread that is killed or times out when it was notified passes that on.
     if not self._is_owned():
         raise RuntimeError("cannot wait on un-acquired lock")
+    if (timeout is None or timeout > 0) and not may_block():
+        # Before the lock is given away.
+        raise get_hub()._parking_refused()
     place = ConditionPlace()
     self._waiters.append(place)
     state = self._release_save()
@@ -200,17 +205,12 @@ def _wait(self: Any, timeout: float | None = None) -> bool:
     except BaseException:
         if self._is_owned():
             leave_condition(self, place, False)
+        elif place in self._waiters:
+            self._waiters.remove(place)
         raise
     if not is_notified:
         leave_condition(self, place, True)
     return bool(is_notified)
-
-
-def _notify_all(self: Any) -> None:
-    for place in self._waiters:
-        if type(place) is ConditionPlace:
-            place.is_one_of_all = True
-    self.notify(len(self._waiters))
 
 
 def _set_tstate_lock(self: Any) -> None:

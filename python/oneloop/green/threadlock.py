@@ -20,19 +20,18 @@ from _thread import allocate_lock as _allocate
 from _thread import get_ident as _thread_ident
 from threading import TIMEOUT_MAX
 from threading import main_thread as _main_thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from greenlet import getcurrent
 
 from oneloop import _native
-from oneloop.green.hub import TIMED_OUT, Waiter, get_hub, has_hub, wait_for
-from oneloop.green.lock import acquire_at_last
+from oneloop.green.hub import Waiter, get_hub, has_hub
 from oneloop.green.steps import may_block
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from typing import Self
 
-__all__ = ["ConditionPlace", "LockType", "RLock", "leave_condition", "let_others_go", "may_park"]
+__all__ = ["ConditionPlace", "LockType", "RLock", "leave_condition", "let_others_go", "may_park", "notify_all"]
 
 # Per OS thread: the loop tick in which `_give_turn` was called last.
 _last_turn = _local()
@@ -66,34 +65,12 @@ def leave_condition(condition: Any, place: Any, has_ended: bool) -> None:
             condition.notify()
 
 
-class _Blocked:
-    """An OS thread that blocks; has the methods of a `Waiter`."""
-
-    __slots__ = ("_is_woken", "_lock", "_value")
-
-    def __init__(self) -> None:
-        self._lock = _allocate()
-        self._lock.acquire()
-        self._is_woken = False
-        self._value: Any = None
-
-    def wake(self, value: Any = None) -> bool:
-        if self._is_woken:
-            return False
-        self._is_woken, self._value = True, value
-        self._lock.release()
-        return True
-
-    def wait(self, timeout_s: float | None) -> Any:
-        if not self._lock.acquire(True, -1 if timeout_s is None else min(timeout_s, TIMEOUT_MAX)):
-            return TIMED_OUT
-        return self._value
-
-    def done(self) -> bool:
-        return self._is_woken
-
-    def get(self) -> Any:
-        return self._value
+def notify_all(condition: Any) -> None:
+    """`Condition.notify_all`: one of those that waited, if it is killed now, has nobody to notify instead."""
+    for place in condition._waiters:
+        if hasattr(place, "is_one_of_all"):
+            place.is_one_of_all = True
+    condition.notify(len(condition._waiters))
 
 
 class LockType(_native.LockCore):
@@ -114,12 +91,6 @@ class LockType(_native.LockCore):
     # Without this, threading.Condition would try to acquire the lock, which can park the caller. The owner of the lock
     # must not park there.
     _is_owned = _native.LockCore.locked
-
-    def _acquire_restore(self, _: object) -> None:
-        """Called by `threading.Condition` after a wait: who is killed meanwhile has it nevertheless."""
-        ended = acquire_at_last(self)
-        if ended is not None:
-            raise ended
 
     # Called by native code.
 
@@ -148,30 +119,21 @@ class LockType(_native.LockCore):
             return 0
         return None if timeout == -1 else timeout
 
-    def _wait(self, timeout_s: float | None) -> bool:
+    def _place(self, timeout_s: float | None) -> Waiter | _native.ThreadPlace | None:
+        """Where the caller waits for at most `timeout_s` seconds; None: it does not wait."""
         if timeout_s == 0:
             let_others_go()
-            return False
-        hub = None
+            return None
         if may_block():
             if may_park():
                 hub = get_hub()
+                waiter = Waiter(hub)
+                if getcurrent().parent is None:
+                    hub.lock_waiter = waiter
+                return waiter
         elif self._waits_for_this_thread() and not self.blocks_loop:
             raise get_hub()._parking_refused()
-        place: Any = _Blocked() if hub is None else Waiter(hub)
-        if self._take_or_enter(place):
-            return True
-        try:
-            woken = place.wait(timeout_s) if hub is None else wait_for(place, timeout_s)
-        except BaseException:
-            if self._was_handed_over(place):
-                self.release()
-            raise
-        return woken is not TIMED_OUT or self._was_handed_over(place)
-
-    def _was_handed_over(self, place: Any) -> bool:
-        """Whether the lock was given to a waiter that has stopped waiting."""
-        return not self._forget(place) and bool(place.done() and place.get() is True)
+        return _native.ThreadPlace(_allocate())
 
     def __repr__(self) -> str:
         state = "locked" if self.locked() else "unlocked"
@@ -209,92 +171,17 @@ def _check_timeout(blocking: bool, timeout: float) -> None:
         raise OverflowError("timeout value is too large")
 
 
-def _identity() -> int:
-    try:
-        return id(getcurrent())
-    except RuntimeError:
-        # The interpreter is shutting down, and greenlets are not available any more.
-        return _thread_ident()
-
-
-class RLock:
+class RLock(_native.ReentrantCore):
     """Like `threading.RLock`. Its owner is a green thread; all coroutines of a loop count as one owner."""
 
-    __slots__ = ("__weakref__", "_block", "_count", "_owner")
+    __slots__ = ()
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        if _RLOCK_IS_STRICT and (args or kwargs):
+    _block_type: ClassVar[type[LockType]] = LockType
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        if _RLOCK_IS_STRICT and cls.__init__ is object.__init__ and (args or kwargs):
             raise TypeError("RLock() takes no arguments")
-        self._block = self._make_block()
-        # The owner's identity; 0 means that nobody owns it.
-        self._owner = 0
-        self._count = 0
-
-    def _make_block(self) -> LockType:
-        return LockType()
-
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Acquire the lock, or increment the owner's count. The arguments are those of `LockType.acquire`."""
-        me = _identity()
-        if self._owner == me:
-            if timeout != -1:
-                _check_timeout(blocking, timeout)
-            self._count += 1
-            return True
-        if not self._block.acquire(blocking, timeout):
-            return False
-        self._owner, self._count = me, 1
-        return True
-
-    __enter__ = acquire
-
-    def release(self) -> None:
-        """Decrement the owner's count, and release the lock at 0.
-
-        Raises:
-            RuntimeError: the caller does not own the lock.
-        """
-        if self._owner != _identity():
-            raise RuntimeError("cannot release un-acquired lock")
-        self._count -= 1
-        if not self._count:
-            self._owner = 0
-            self._block.release()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
-
-    def locked(self) -> bool:
-        """Whether the lock is held."""
-        return self._block.locked()
-
-    # Methods that threading.Condition and threading's fork handler call.
-
-    def _acquire_restore(self, state: tuple[int, int]) -> None:
-        ended = acquire_at_last(self._block)
-        self._count, self._owner = state
-        if ended is not None:
-            raise ended
-
-    def _release_save(self) -> tuple[int, int]:
-        if not self._count:
-            raise RuntimeError("cannot release un-acquired lock")
-        state = self._count, self._owner
-        self._count, self._owner = 0, 0
-        self._block.release()
-        return state
-
-    def _is_owned(self) -> bool:
-        return self._owner == _identity()
-
-    def _recursion_count(self) -> int:
-        return self._count if self._is_owned() else 0
-
-    def _at_fork_reinit(self) -> None:
-        self._block._at_fork_reinit()
-        self._owner, self._count = 0, 0
+        return super().__new__(cls, cls._block_type())
 
     def __repr__(self) -> str:
         state = "locked" if self.locked() else "unlocked"
@@ -309,5 +196,4 @@ class ImportRLock(RLock):
 
     __slots__ = ()
 
-    def _make_block(self) -> LockType:
-        return ImportLock()
+    _block_type = ImportLock

@@ -54,9 +54,7 @@ class ThreadPool(GroupMappingMixin):
         _check_maxsize(maxsize)
         self.hub = get_hub() if hub is None else hub
         self._thread_ident = get_ident()
-        self._is_idle = Event()
-        self._reset(maxsize)
-        _pools.add(self)
+        self._calls = _Calls(maxsize)
         self._resized = Event()
         self._workers = Workers(
             maxsize,
@@ -64,16 +62,7 @@ class ThreadPool(GroupMappingMixin):
             gone=_Gone(weakref.ref(self)),
         )
         weakref.finalize(self, self._workers.shrink, 0).atexit = False
-
-    def _reset(self, maxsize: int) -> None:
-        # Held when the following changes: calls of other hubs end in the pool's threads.
-        self._guard = RLock()
-        self._unfinished = 0
-        self._is_idle.set()
-        # One more than there are threads, so that a thread that becomes free has a call at once.
-        self._room = Semaphore(maxsize + 1)
-        # After `maxsize` was lowered: the number of permits that will not be released again.
-        self._debt = 0
+        _pools.add(self)
 
     def __repr__(self) -> str:
         return (
@@ -82,7 +71,7 @@ class ThreadPool(GroupMappingMixin):
         )
 
     def __len__(self) -> int:
-        return self._unfinished
+        return self._calls.unfinished
 
     def __bool__(self) -> bool:
         return True
@@ -99,12 +88,7 @@ class ThreadPool(GroupMappingMixin):
         _check_maxsize(maxsize)
         more = maxsize - self._workers.maxsize
         self._workers.maxsize = maxsize
-        with self._guard:
-            for _ in range(more):
-                self._give_room()
-            for _ in range(-more):
-                if not self._room.acquire(blocking=False):
-                    self._debt += 1
+        self._calls.allow(more)
         self._workers.shrink(maxsize)
 
     @property
@@ -144,9 +128,9 @@ class ThreadPool(GroupMappingMixin):
         Raises:
             BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait.
         """
-        if self._is_idle.is_set():
-            return
-        wait_here(self._is_idle.wait)
+        is_idle = self._calls.is_idle
+        if not is_idle.is_set():
+            wait_here(is_idle.wait)
 
     # -- calls -----------------------------------------------------------------------------------------
 
@@ -170,35 +154,17 @@ class ThreadPool(GroupMappingMixin):
         """
         if get_ident() != self._thread_ident:
             raise InvalidThreadUseError(f"{self!r} belongs to another OS thread: use a pool of the calling thread")
-        if not self._room.acquire(blocking=False):
-            wait_here(self._room.acquire)
         result: AsyncResult[R] = AsyncResult()
-        with self._guard:
-            self._unfinished += 1
-            self._is_idle.clear()
-        hub = get_hub()
-        # Another hub of this OS thread may be gone when the call ends: in another run of a loop, or after a fork.
-        over, over_in_thread = (self._call_over, _ignore) if hub is self.hub else (_ignore, self._call_over)
+        hub, calls = get_hub(), self._calls
+        calls.begin()
+        # Another hub of this OS thread may not run when the call ends: that of another run of a loop.
+        over, over_in_thread = (calls.end, _ignore) if hub is self.hub else (_ignore, calls.end)
         try:
             self._workers.put(_Call(func, args, kwargs, ThreadResult(result, hub, over), over_in_thread))
         except BaseException:
-            self._call_over()
+            calls.end()
             raise
         return result
-
-    def _call_over(self) -> None:
-        """Release the permit of a call that has ended. Called on the pool's hub, or in a thread of the pool."""
-        with self._guard:
-            self._unfinished -= 1
-            if self._unfinished == 0:
-                self._is_idle.set()
-            self._give_room()
-
-    def _give_room(self) -> None:
-        if self._debt:
-            self._debt -= 1
-        else:
-            self._room.release()
 
     def _is_inside(self) -> bool:
         # The caller is a thread of the pool (or another OS thread).
@@ -211,16 +177,67 @@ class ThreadPool(GroupMappingMixin):
         callback(result)
 
 
+class _Calls:
+    """The calls of a pool in one process: how many have not ended, and how many more are allowed.
+
+    They end on the pool's hub, in a thread of the pool, or wherever a result is dropped that nobody can get any more.
+    """
+
+    __slots__ = ("_debt", "_guard", "_room", "is_idle", "unfinished")
+
+    def __init__(self, max_threads: int) -> None:
+        # Held when the following changes.
+        self._guard = RLock()
+        self.unfinished = 0
+        self.is_idle = Event()
+        self.is_idle.set()
+        # One more than there are threads, so that a thread that becomes free has a call at once.
+        self._room = Semaphore(max_threads + 1)
+        # After the maximum was lowered: the number of permits that will not be released again.
+        self._debt = 0
+
+    def begin(self) -> None:
+        """Take the permit of a call, and wait until there is one."""
+        if not self._room.acquire(blocking=False):
+            wait_here(self._room.acquire)
+        with self._guard:
+            self.unfinished += 1
+            self.is_idle.clear()
+
+    def end(self) -> None:
+        """Release the permit of a call."""
+        with self._guard:
+            self.unfinished -= 1
+            if self.unfinished == 0:
+                self.is_idle.set()
+            self._give_room()
+
+    def allow(self, more: int) -> None:
+        """Allow more calls at the same time, or fewer."""
+        with self._guard:
+            for _ in range(more):
+                self._give_room()
+            for _ in range(-more):
+                if not self._room.acquire(blocking=False):
+                    self._debt += 1
+
+    def _give_room(self) -> None:
+        if self._debt:
+            self._debt -= 1
+        else:
+            self._room.release()
+
+
 class ThreadResult:
     """Delivers the outcome of a call in an OS thread to the hub.
 
     Args:
         receiver: called on the hub with this object when the outcome is available; None: nothing is called.
         hub: the hub.
-        call_when_ready: called on the hub before `receiver`.
+        call_when_ready: called on the hub before `receiver`. If the hub's loop is closed before that: called anywhere.
     """
 
-    __slots__ = ("_call_when_ready", "context", "exc_info", "hub", "receiver", "value")
+    __slots__ = ("_call_when_ready", "_is_set", "context", "exc_info", "hub", "receiver", "value")
 
     def __init__(
         self, receiver: Callable[[ThreadResult], object] | None, hub: Hub, call_when_ready: Callable[[], object]
@@ -228,6 +245,7 @@ class ThreadResult:
         self.receiver = _ignore if receiver is None else receiver
         self.hub = hub
         self._call_when_ready = call_when_ready
+        self._is_set = False
         self.context: object = None
         self.value: Any = None
         self.exc_info: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[()] = ()
@@ -254,18 +272,29 @@ class ThreadResult:
         self._deliver_soon()
 
     def _deliver_soon(self) -> None:
+        self._is_set = True
         try:
             self.hub.run_callback_threadsafe(self._deliver)
         except RuntimeError:
             # The loop is closed: nothing waits for the result any more.
             self.exc_info = ()
+            self._be_ready()
+
+    def __del__(self) -> None:
+        # The loop was closed before it has delivered it. In a forked child, it is the parent's.
+        if self._is_set and not self.hub._is_parents:
+            self._be_ready()
+
+    def _be_ready(self) -> None:
+        call, self._call_when_ready = self._call_when_ready, _ignore
+        call()
 
     def _deliver(self) -> None:
         try:
             # First, so that an exception that ends the program is raised where the main greenlet waits for the result.
             if self.exc_info:
                 self.hub.handle_error(self.context, *self.exc_info)
-            self._call_when_ready()
+            self._be_ready()
             self.receiver(self)
         except BaseException as error:  # noqa: BLE001 - it is reported
             self.hub.handle_error(self, type(error), error, error.__traceback__)
@@ -284,7 +313,7 @@ _pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 
 def _forget_parents() -> None:
     for pool in list(_pools):
-        pool._reset(pool.maxsize)
+        pool._calls = _Calls(pool.maxsize)
 
 
 os.register_at_fork(after_in_child=_forget_parents)

@@ -31,8 +31,8 @@ _seen: set[str] = set()
 
 
 _handlers_that_wake_nobody: list[Callable[..., object]] = [signal.default_int_handler]
-# These have the functions that replace the standard library's in a patched program.
-_REPLACEMENTS = ("threadlock", "monkey.queues", "select", "selectors")
+# These have the functions that replace the standard library's in a patched program; locks are native.
+_REPLACEMENTS = ("monkey.queues", "select", "selectors")
 
 
 def ignore_handler(handler: Callable[..., object]) -> None:
@@ -40,13 +40,14 @@ def ignore_handler(handler: Callable[..., object]) -> None:
     _handlers_that_wake_nobody.append(handler)
 
 
-def is_alone(is_only_thread: bool, is_joining: bool = False, main: Any = None) -> bool:
+def is_alone(is_only_thread: bool, is_joining: bool = False, main: Any = None, waits_for_lock: bool = False) -> bool:
     """Return whether no other thread, signal handler or Ctrl-C can wake a loop whose green threads all wait.
 
     Args:
         is_only_thread: whether the interpreter has no other thread.
         is_joining: only what the hub itself waits for counts, as in gevent's `join`.
         main: the OS thread's main greenlet, in which KeyboardInterrupt would be raised.
+        waits_for_lock: whether that waits for a lock of `threading`.
     """
     if is_joining:
         return not unfinished_tasks()
@@ -56,15 +57,16 @@ def is_alone(is_only_thread: bool, is_joining: bool = False, main: Any = None) -
         return False
     # All threads of the interpreter, including this one.
     others = 0 if is_only_thread else len(sys._current_exceptions()) - 1
-    return others <= idle_threads() and not _may_wake(1 + others, main)
+    return others <= idle_threads() and not _may_wake(1 + others, main, waits_for_lock)
 
 
-def _may_wake(known: int, main: Any) -> bool:
+def _may_wake(known: int, main: Any, waits_for_lock: bool) -> bool:
     """Return whether a signal or a thread of a library might end a wait.
 
     Args:
         known: the number of the interpreter's threads.
         main: the OS thread's main greenlet.
+        waits_for_lock: whether that waits for a lock of `threading`.
     """
     if not is_module_patched("threading"):
         return False
@@ -72,10 +74,10 @@ def _may_wake(known: int, main: Any) -> bool:
     called = [handler for handler in handlers if callable(handler)]
     if any(handler not in _handlers_that_wake_nobody for handler in called):
         return True
-    return (bool(called) and _waits_as_thread(main)) or _has_foreign_threads(known)
+    return (bool(called) and _waits_as_thread(main, waits_for_lock)) or _has_foreign_threads(known)
 
 
-def _waits_as_thread(main: Any) -> bool:
+def _waits_as_thread(main: Any, waits_for_lock: bool) -> bool:
     """Return whether the main greenlet waits in a function that replaces one of a thread.
 
     Then Ctrl-C ends the wait, or a handler of `signal_handler`. Not so at the end of the program, where it waits for
@@ -83,6 +85,8 @@ def _waits_as_thread(main: Any) -> bool:
     """
     if getattr(sys.modules["threading"], "_SHUTTING_DOWN", False):
         return False
+    if waits_for_lock:
+        return True
     frame = getattr(main, "gr_frame", None)
     while frame is not None:
         package, _, name = str(frame.f_globals.get("__name__")).partition("oneloop.green.")

@@ -133,6 +133,12 @@ impl LoopCore {
         self.closed.load(Ordering::Relaxed)
     }
 
+    /// Whether this process is a child of the one that made the loop (S6).
+    #[inline]
+    pub fn is_parents(&self) -> bool {
+        fork::generation() != self.fork_generation
+    }
+
     /// RuntimeError on a closed loop, like `BaseEventLoop._check_closed`.
     #[inline]
     pub fn check_closed(&self) -> PyResult<()> {
@@ -368,7 +374,7 @@ impl LoopCore {
     /// RuntimeError in a child of the process that made the loop (S6).
     #[inline]
     pub fn _check_process(&self) -> PyResult<()> {
-        if fork::generation() != self.fork_generation && !self.is_closed_now() {
+        if self.is_parents() && !self.is_closed_now() {
             return Err(PyRuntimeError::new_err(
                 "this event loop belongs to the parent process: after fork(), the child must make \
                  its own loop (or call os._exit())",

@@ -124,9 +124,10 @@ impl HubCore {
         }
     }
 
-    /// The loop is closed, so no green thread is woken any more.
+    /// The loop is closed, or belongs to the parent process, so no green thread is woken any more.
     pub fn is_over(&self) -> bool {
-        self.owner.get().is_closed_now()
+        let owner = self.owner.get();
+        owner.is_closed_now() || owner.is_parents()
     }
 
     /// Whether the calling greenlet may wait.

@@ -8,11 +8,14 @@ mod io;
 mod life;
 mod limit;
 mod line;
+mod owners;
 mod places;
 mod queue;
+mod reentrant;
 mod rlock;
 mod semaphore;
 mod thread_lock;
+mod thread_place;
 mod turn;
 mod waiter;
 
@@ -47,5 +50,8 @@ pub fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<queue::QueueCore>()?;
     module.add_class::<rlock::RLockCore>()?;
     module.add_class::<thread_lock::LockCore>()?;
+    module.add_class::<reentrant::ReentrantCore>()?;
+    module.add_class::<thread_place::ThreadPlace>()?;
+    module.add_function(wrap_pyfunction!(owners::take_at_last, module)?)?;
     io::add_functions(module)
 }

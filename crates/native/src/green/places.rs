@@ -5,6 +5,7 @@
 //! that no wake-up from another thread is lost in between.
 
 use super::Waiter;
+use super::thread_place::ThreadPlace;
 use crate::ffi::Object;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, intern};
@@ -50,6 +51,9 @@ impl Places {
 pub fn wake(place: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match place.cast_exact::<Waiter>() {
         Ok(waiter) => Ok(Waiter::wake(waiter, Some(value))),
-        Err(_) => place.call_method1(intern!(place.py(), "wake"), (value,))?.is_truthy(),
+        Err(_) => match place.cast_exact::<ThreadPlace>() {
+            Ok(thread) => thread.get().wake(place.py(), None),
+            Err(_) => place.call_method1(intern!(place.py(), "wake"), (value,))?.is_truthy(),
+        },
     }
 }

@@ -165,37 +165,34 @@ def adapt_managers(module: Any) -> None:
 
     The answer would still come on the green thread's connection to the manager, which is closed instead.
     """
-    here = local()
-    convert, call = module.convert_to_error, module.BaseProxy._callmethod
-    connection_class = module.connection.Connection
-    send = connection_class._send_bytes
+    connection_class, proxy = module.connection.Connection, module.BaseProxy
+    send, receive, call = connection_class._send_bytes, connection_class._recv_bytes, proxy._callmethod
 
     def _send_bytes(self: Any, data: Any) -> None:
-        here.has_sent = True
+        self._awaits_answer = True
         send(self, data)
 
-    def convert_to_error(kind: Any, result: Any) -> Any:
-        here.has_answer = True
-        return convert(kind, result)
+    def _recv_bytes(self: Any, maxsize: int | None = None) -> Any:
+        received = receive(self, maxsize)
+        self._awaits_answer = False
+        return received
 
     def _callmethod(self: Any, *args: Any, **kwargs: Any) -> Any:
-        here.has_sent = here.has_answer = False
         try:
             return call(self, *args, **kwargs)
-        except BaseException:
-            # What cannot be pickled has sent nothing: the manager may keep a lock for this connection.
-            if here.has_sent and not here.has_answer:
-                _forget_connection(self._tls)
+        except BaseException as error:
+            # A connection that has its answer stays, even if that cannot be unpickled: the manager may keep a lock
+            # for it. So does one that has failed itself: the next call fails too.
+            connection = self._tls.__dict__.get("connection")
+            has_failed = isinstance(error, (EOFError, ConnectionError))
+            if connection is not None and connection._awaits_answer and not has_failed:
+                del self._tls.connection
+                connection.close()
             raise
 
-    module.convert_to_error, module.BaseProxy._callmethod = convert_to_error, _callmethod
-    connection_class._send_bytes = _send_bytes
-
-
-def _forget_connection(tls: Any) -> None:
-    connection = tls.__dict__.pop("connection", None)
-    if connection is not None:
-        connection.close()
+    connection_class._awaits_answer = False
+    connection_class._send_bytes, connection_class._recv_bytes = _send_bytes, _recv_bytes
+    proxy._callmethod = _callmethod
 
 
 def adapt_util(module: Any) -> None:

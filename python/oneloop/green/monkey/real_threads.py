@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from oneloop.green.blocking import blocking, may_wait
 from oneloop.green.event import Event
 from oneloop.green.steps import wait_here
-from oneloop.green.threadlock import leave_condition
+from oneloop.green.threadlock import leave_condition, notify_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,7 @@ __all__ = ["adapt"]
 def adapt(threads: Any) -> None:
     """Adapt the classes of a copy of `threading`."""
     threads.Condition.wait = _make_wait(threads.Condition.wait)
+    threads.Condition.notify_all = notify_all
     kind = threads.Thread
     kind._bootstrap_inner, kind.join = _make_body(kind._bootstrap_inner), _make_join(kind.join)
     # Who starts one may hold a lock, and it has begun at once.
@@ -35,6 +36,7 @@ class _Place:
 
     def __init__(self) -> None:
         self.event = Event()
+        self.is_one_of_all = False
 
     def release(self) -> None:
         self.event.set()
@@ -42,7 +44,8 @@ class _Place:
 
 def _make_wait(wait_really: Callable[..., bool]) -> Callable[..., bool]:
     def wait(self: Any, timeout: float | None = None) -> bool:
-        if not may_wait() or not self._is_owned():
+        # One that only asks does not park: pools ask for an idle thread while they hold their locks.
+        if not may_wait() or not self._is_owned() or (timeout is not None and timeout <= 0):
             return wait_really(self, timeout)
         place = _Place()
         self._waiters.append(place)
@@ -53,7 +56,10 @@ def _make_wait(wait_really: Callable[..., bool]) -> Callable[..., bool]:
             finally:
                 self._acquire_restore(state)
         except BaseException:
-            leave_condition(self, place, False)
+            if self._is_owned():
+                leave_condition(self, place, False)
+            elif place in self._waiters:
+                self._waiters.remove(place)
             raise
         if not is_notified:
             leave_condition(self, place, True)

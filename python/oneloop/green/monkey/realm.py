@@ -1,4 +1,4 @@
-"""The realm: the modules that must not be patched: asyncio, multiprocessing, process pools and oneloop itself.
+"""The realm: the modules that must not be patched: asyncio, multiprocessing, pools of processes, oneloop itself.
 
 They use copies of the patched modules from before patching: `threading` with the interpreter's threads, `socket` with
 blocking sockets, and so on. In modules that are imported already, the names are rebound. The others get their own
@@ -16,6 +16,7 @@ A copy is made in one of three ways:
 from __future__ import annotations
 
 import builtins
+import functools
 import sys
 from importlib import import_module
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
@@ -40,7 +41,7 @@ _FUTURES = ("concurrent", "concurrent.futures")
 _GREEN = ("threading", "time", "socket", "queue", "executor", "select", "selectors", "ssl", "os", "signal")
 
 _PACKAGES = ("asyncio", "multiprocessing", "oneloop")
-_MODULES = ("concurrent.futures.process",)
+_MODULES = ("concurrent.futures.process", "concurrent.futures.interpreter")
 
 _copies: dict[str, Any] = {}
 # What asyncio uses instead of some of the copies.
@@ -75,6 +76,8 @@ def prepare() -> None:
     _make_copies()
     for name, copy in _copies.items():
         _note(sys.modules[name], copy)
+    if "concurrent.futures.interpreter" in sys.modules:
+        _thread_pools()
     for name, module in list(sys.modules.items()):
         if belongs(name) and isinstance(module, ModuleType):
             _rebind(module)
@@ -266,16 +269,19 @@ def _copy_futures() -> None:
     _copies["concurrent"], _copies["concurrent.futures"] = top, copy
 
 
+@functools.cache
+def _thread_pools() -> ModuleType:
+    """`concurrent.futures.thread` with the interpreter's threads."""
+    green = import_module("concurrent.futures.thread")
+    module = _executed(green)
+    module.__dict__["BrokenThreadPool"] = green.__dict__["BrokenThreadPool"]
+    _note(green, module)
+    return module
+
+
 def _make_executor(package: ModuleType) -> type:
     """`ThreadPoolExecutor` with the interpreter's threads. Instances of patched code's class count as instances."""
-    from oneloop.green.blocking import blocking
-
-    green = package.ThreadPoolExecutor
-    module = _executed(sys.modules["concurrent.futures.thread"])
-    module.__dict__["BrokenThreadPool"] = sys.modules["concurrent.futures.thread"].__dict__["BrokenThreadPool"]
-    # It waits for an idle thread, and starts one, while it holds its locks.
-    pool = module.__dict__["ThreadPoolExecutor"]
-    pool.submit = blocking(pool.submit)
+    green, module = package.ThreadPoolExecutor, _thread_pools()
 
     class Kind(type(module.ThreadPoolExecutor)):  # type: ignore[misc]
         def __instancecheck__(cls, instance: object) -> bool:  # pyright: ignore[reportSelfClsParameterName]
@@ -415,5 +421,8 @@ def _adapt_loader(loader: Any) -> None:
         execute(module)
         if module.__name__ == "multiprocessing.managers":
             serve_patched_classes()
+        elif module.__name__ == "concurrent.futures.interpreter":
+            _thread_pools()
+            _rebind(module)
 
     loader.exec_module = exec_module

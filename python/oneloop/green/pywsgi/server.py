@@ -169,6 +169,13 @@ class WSGIServer(StreamServer):
                 self._sweeper.cancel()
                 self._sweeper = None
 
+    def _forget_parents(self) -> None:
+        super()._forget_parents()
+        self._readers.clear()
+        self._is_quiet.set()
+        # A timer of the parent's loop.
+        self._sweeper = None
+
     def _sweep(self) -> None:
         """End the waits that have timed out."""
         self._sweeper = get_hub().call_later(SWEEP_S, self._sweep)
