@@ -160,6 +160,9 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
             "access_log": bool(self.log.access_log.handlers) or self._formats_access(),
             "proxy_protocol": str(cfg.proxy_protocol) not in ("False", "off"),
         }
+        if given["proxy_protocol"]:
+            # gunicorn takes the header of every peer on a Unix socket.
+            given["proxy_allow_ips"] = [*map(str, cfg.proxy_allow_ips), "unix"]
         if cfg.limit_request_line:
             given["max_line_size"] = max(cfg.limit_request_line, 16)
         if cfg.max_requests:

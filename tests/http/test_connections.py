@@ -541,3 +541,17 @@ async def test_a_log_that_fails_hinders_nobody(path: bytes, caplog: pytest.LogCa
         assert await wire.rest()
     names = [record.exc_info[0].__name__ for record in caplog.records if record.exc_info and record.exc_info[0]]
     assert names == (["OSError"] if path == b"/" else ["ValueError", "OSError"])
+
+
+@pytest.mark.parametrize("value", [b"keep-alive", b"close", b"Close, foo"])
+async def test_the_connection_field_of_an_application_is_true(value: bytes) -> None:
+    """The server closes, because the rest of the body is too long to be read for nothing."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, b"no", headers=[(b"connection", value)])
+
+    async with serving(app) as site:
+        wire = await site.connect()
+        answer = await wire.ask(POST + b"Content-Length: 10000000\r\n\r\n")
+        assert answer.values(b"connection") == [b"close" if value == b"keep-alive" else value]
+        assert await wire.rest() == b""

@@ -196,6 +196,23 @@ def test_a_lifespan_that_never_ends_does_not_hold_up_a_second_signal(tmp_path: P
     assert "cleaned up" in service.out.text
 
 
+def test_sigint_again_ends_while_a_thread_of_the_application_runs(tmp_path: Path) -> None:
+    """The loop's end waits for it, for minutes or for ever."""
+    source = """
+    import asyncio, time
+
+    async def app(scope, receive, send):
+        asyncio.get_running_loop().run_in_executor(None, time.sleep, 1000)
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body"})
+    """
+    with Service(tmp_path, "--lifespan", "off", source=source) as service:
+        assert service.get("/") == ""
+        service.send(signal.SIGINT)
+        service.log.wait_for("Finished server process")
+        assert service.end(signal.SIGINT) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_that_come_again_do_not_change_the_status(tmp_path: Path, number: signal.Signals) -> None:
     with Service(tmp_path) as service:

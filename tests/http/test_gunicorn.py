@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -162,4 +163,13 @@ def test_limits_have_gunicorns_meanings(tmp_path: Path, limit: str) -> None:
     with Gunicorn(tmp_path, "Worker", limit) as gunicorn:
         with gunicorn.ask_later("/") as sock:
             assert sock.recv(65536)
+        assert gunicorn.end() == 0
+
+
+@pytest.mark.parametrize(("allowed", "is_taken"), [("127.0.0.1", True), ("192.0.2.9", False)])
+def test_whose_proxy_header_is_taken(tmp_path: Path, allowed: str, is_taken: bool) -> None:
+    with Gunicorn(tmp_path, "Worker", "--proxy-protocol", "--proxy-allow-from", allowed) as gunicorn:
+        with socket.create_connection(("127.0.0.1", gunicorn.port), 30) as sock:
+            sock.sendall(b"PROXY TCP4 192.0.2.1 192.0.2.2 1111 443\r\nGET /client HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (b"('192.0.2.1', 1111)" in sock.recv(4096)) is is_taken
         assert gunicorn.end() == 0

@@ -9,6 +9,7 @@ import signal
 import socket
 import stat
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,34 @@ def test_systemd_is_told(tmp_path: Path, manager: socket.socket, workers: tuple[
         assert told(manager)["STOPPING"] == "1"
 
 
+def test_systemd_is_told_though_the_last_successor_is_not_needed_any_more(
+    tmp_path: Path, manager: socket.socket
+) -> None:
+    source = """
+    import os, time
+
+    # The second worker of those that replace two.
+    if os.path.exists("roll"):
+        with open("starts", "a") as file:
+            file.write("x")
+            is_second = file.tell() == 2
+        while is_second:
+            open("waits", "w").close()
+            time.sleep(0.01)
+    """
+    source = textwrap.dedent(source) + APPS
+    env = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+    with Service(tmp_path, "--workers", "2", source=source, env=env) as service:
+        assert told(manager)["READY"] == "1"
+        (tmp_path / "roll").touch()
+        service.send(signal.SIGHUP)
+        assert told(manager)["RELOADING"] == "1"
+        service.wait_for_file("waits")
+        service.send(signal.SIGTTOU)
+        assert told(manager)["READY"] == "1"
+        assert service.end() == 0
+
+
 def test_an_abstract_socket_of_systemd(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
         name = f"oneloop-test-{os.getpid()}"
@@ -180,6 +209,28 @@ def test_several_addresses_have_one_port() -> None:
     finally:
         for listener in listeners:
             listener.close()
+
+
+@pytest.mark.parametrize("reuse_port", [False, True])
+def test_an_address_of_a_name_that_this_machine_does_not_have(
+    monkeypatch: pytest.MonkeyPatch, reuse_port: bool
+) -> None:
+    """As `::1` of `localhost` where IPv6 is disabled. The others do; if there are none, that is told."""
+    hosts = ["192.0.2.1", "127.0.0.1"]
+
+    def found(_: object, port: int, **options: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in hosts]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    options = Options(host="both", port=0, reuse_port=reuse_port, workers=2)
+    groups = open_listeners(options, 2)
+    assert len(groups) == (2 if reuse_port else 1)
+    for [listener] in groups:
+        assert listener.socket.getsockname()[0] == "127.0.0.1"
+        listener.close()
+    hosts.pop()
+    with pytest.raises(ListenError, match="cannot listen on both port 0: Cannot assign requested address"):
+        open_listeners(options, 2)
 
 
 def test_each_group_has_its_own_sockets() -> None:

@@ -53,6 +53,32 @@ def test_who_does_not_begin_with_it_gets_no_response(tmp_path: Path) -> None:
         assert read_all(sock) == b""
 
 
+@pytest.mark.parametrize(("allowed", "is_taken"), [("127.0.0.0/8", True), ("192.0.2.9, ::1", False)])
+def test_whose_header_is_taken(tmp_path: Path, allowed: str, is_taken: bool) -> None:
+    with Service(tmp_path, "--proxy-protocol", "--proxy-allow-ips", allowed) as service:
+        sock = connected(service)
+        sock.sendall(HEADER_1 + REQUEST)
+        response = read_all(sock)
+        if is_taken:
+            assert response.endswith(CLIENT + b" http")
+        else:
+            assert response == b""
+            service.log.wait_for(r"A connection from 127\.0\.0\.1\S* was closed: it is no proxy of --proxy-allow-ips")
+        assert service.end() == 0
+
+
+@pytest.mark.parametrize(("allowed", "is_taken"), [("unix", True), ("127.0.0.1", False)])
+def test_whose_header_is_taken_on_a_unix_socket(tmp_path: Path, allowed: str, is_taken: bool) -> None:
+    options = ("--uds", "s", "--proxy-protocol", "--proxy-allow-ips", allowed)
+    with Service(tmp_path, *options, port=None) as service:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(30)
+        sock.connect(str(tmp_path / "s"))
+        sock.sendall(HEADER_1 + REQUEST)
+        assert read_all(sock).endswith(CLIENT + b" http") is is_taken
+        assert service.end() == 0
+
+
 @pytest.mark.parametrize("options", [(), ("--ssl-ciphers", "ECDHE+AESGCM")], ids=["rustls", "openssl"])
 @pytest.mark.parametrize("is_at_once", [False, True])
 def test_tls_begins_behind_it(tmp_path: Path, options: tuple[str, ...], is_at_once: bool) -> None:

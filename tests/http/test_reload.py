@@ -7,6 +7,7 @@ import errno
 import itertools
 import os
 import shutil
+import signal
 import socket
 import threading
 import time
@@ -20,7 +21,7 @@ from oneloop.http import reloading
 from oneloop.http.links import Links, silent_mounts
 from oneloop.http.options import Options
 from oneloop.http.reloading import Watching
-from tests.http.service import APPS, Service
+from tests.http.service import APPS, Service, read_all
 
 pytestmark = pytest.mark.time_limit(180)
 
@@ -53,6 +54,47 @@ def test_a_change_starts_it_again(tmp_path: Path) -> None:
         assert service.get("/").isdecimal()
         assert service.end() == 0
     assert "other.txt" not in service.log.text
+
+
+def quiet(service: Service) -> int:
+    """Wait until the service says nothing more; return how many workers were started."""
+    text = ""
+    while text != service.log.text:
+        text = service.log.text
+        for _ in range(4):
+            service.log.read_more(0.2)
+    return text.count("Started server process")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--limit-max-requests", "1")], ids=["SIGHUP", "a limit"])
+def test_what_replaces_a_worker_is_not_replaced_itself(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    with Service(tmp_path, "--reload", *arguments) as service:
+        if arguments:
+            service.get("/")
+        else:
+            service.send(signal.SIGHUP)
+        service.log.wait_for(r"Worker \[\d+\] ended with status 0")
+        assert quiet(service) == 2
+        assert service.end() == 0
+
+
+def test_changes_while_the_old_worker_ends(tmp_path: Path) -> None:
+    waits = ("--timeout-graceful-shutdown", "60")
+    with Service(tmp_path, "--reload", "--reload-delay", "0.05", *waits) as service:
+        waiting = service.held("/wait")
+        for number in (1, 2):
+            for _ in range(50):
+                (tmp_path / "apps.py").write_text(APPS)
+                service.log.read_more(0.2)
+                if service.log.text.count("Detected changes") >= number:
+                    break
+        service.log.wait_for("Started server process")
+        started = quiet(service)
+        (tmp_path / "go").touch()
+        assert read_all(waiting).startswith(b"HTTP/1.1 200 OK")
+        assert quiet(service) == started
+        assert service.get("/").isdecimal()
+        assert service.end() == 0
 
 
 @pytest.mark.parametrize(

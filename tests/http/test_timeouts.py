@@ -27,12 +27,38 @@ def loop_factory() -> LoopFactory:
 
 @virtual
 async def test_an_idle_connection_is_closed() -> None:
-    async with serving(Echo(), keep_alive_timeout_s=5, header_timeout_s=50) as site:
+    """Before its first request after the time for a head, behind a response after that for keeping it alive."""
+    async with serving(Echo(), keep_alive_timeout_s=5, header_timeout_s=20) as site:
         wire = await site.connect()
         assert await wire.rest() == b""
-        assert 5 <= now_s() <= 7
+        assert 20 <= now_s() <= 22
         wire = await site.connect()
         await wire.ask()
+        began_s = now_s()
+        assert await wire.rest() == b""
+        assert 5 <= now_s() - began_s <= 7
+
+
+@virtual
+async def test_a_keep_alive_time_of_nearly_nothing_begins_behind_a_response() -> None:
+    async with serving(Echo(), keep_alive_timeout_s=0.001, header_timeout_s=20) as site:
+        wire = await site.connect()
+        await asyncio.sleep(10)
+        assert (await wire.ask()).status == 200
+        assert await wire.rest() == b""
+        assert now_s() <= 12
+
+
+@virtual
+@pytest.mark.parametrize("is_recorded", [False, True])
+async def test_the_keep_alive_time_begins_also_behind_a_file(tmp_path: Path, is_recorded: bool) -> None:
+    (tmp_path / "file").write_bytes(b"file")
+    options = {"on_response": lambda *_: None} if is_recorded else {}
+    folders = settings([("/", str(tmp_path))], [])
+    async with serving(Echo(), static=folders, keep_alive_timeout_s=5, header_timeout_s=20, **options) as site:
+        wire = await site.connect()
+        assert (await wire.ask(b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n")).body == b"file"
+        # While the file is opened, the virtual time goes on.
         began_s = now_s()
         assert await wire.rest() == b""
         assert 5 <= now_s() - began_s <= 7
@@ -323,6 +349,23 @@ async def test_a_websocket_whose_peer_does_not_respond_the_close() -> None:
 
 
 @virtual
+async def test_a_websocket_whose_peer_reads_the_close_late_and_does_not_respond() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "bytes": bytes(60_000)})
+
+    async with serving(app, ws_ping_interval_s=1000) as site:
+        wire = await small_client(site.port)
+        assert (await wire.ask(handshake())).status == 101
+        # The server still has something to send when the time for the response is over.
+        await asyncio.sleep(3)
+        assert len(await wire.rest()) > 60_000
+        assert now_s() <= 20
+        await wire.close()
+
+
+@virtual
 async def test_a_body_that_stops_after_a_pause() -> None:
     """The application took what was there late: from then on the client has its time."""
 
@@ -378,7 +421,7 @@ async def test_a_proxys_header_byte_by_byte_has_one_deadline() -> None:
 
 @virtual
 async def test_nothing_behind_a_proxys_header() -> None:
-    async with serving(Echo(), proxy_protocol=True, header_timeout_s=50, keep_alive_timeout_s=5) as site:
+    async with serving(Echo(), proxy_protocol=True, header_timeout_s=5, keep_alive_timeout_s=50) as site:
         wire = await site.connect()
         await wire.send(PROXY_HEADER[:10])
         await asyncio.sleep(2)

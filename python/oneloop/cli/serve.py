@@ -88,6 +88,7 @@ _TABLE: dict[str, list[tuple[str, Callable[[str], Any] | None, str, str]]] = {
         ("--backlog", int, "NUMBER", "connections that wait to be accepted"),
         ("--reuse-port", None, "", "one socket per worker (SO_REUSEPORT) instead of one for all"),
         ("--proxy-protocol", None, "", "connections begin with a PROXY protocol header, version 1 or 2"),
+        ("--proxy-allow-ips", str, "LIST", "peers that may send a PROXY header [*]"),
     ],
     "the application": [
         ("--interface", str, "", "kind of the application"),

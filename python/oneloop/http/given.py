@@ -50,6 +50,7 @@ class Given(TypedDict, total=False):
     proxy_headers: bool
     forwarded_allow_ips: str | Sequence[str] | None
     proxy_protocol: bool
+    proxy_allow_ips: str | Sequence[str]
     static: Sequence[tuple[str, str]]
     compress: bool
     redirect_https: int | None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import socket
 import stat
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ListenError", "Listener", "open_listeners"]
 
+log = logging.getLogger("oneloop.error")
+
 _Socket: TypeAlias = socket.socket
+
+# This machine does not have the address, or the family.
+_MISSING = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class ListenError(Exception):
@@ -110,31 +116,47 @@ def open_listeners(options: Options, groups: int = 1) -> list[list[Listener]]:
 def _of_address(options: Options, groups: int, scheme: str) -> list[list[Listener]]:
     host, port = options.host, options.port
     made: list[list[Listener]] = [[] for _ in range(groups)]
+    missing: OSError | None = None
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise ListenError(f"cannot resolve the host {host!r}: {_reason(error)}") from error
     try:
-        with contextlib.ExitStack() as guards:
-            for family, address in dict.fromkeys((one[0], one[4]) for one in found):
+        for family, address in dict.fromkeys((one[0], one[4]) for one in found):
+            try:
                 # With port 0, the system chooses a port for the first address; the others get the same port.
-                place = (address[0], port, *address[2:])
-                if options.reuse_port:
-                    # First bind a socket without SO_REUSEPORT. It fails if another server already uses the port.
-                    guard = guards.enter_context(contextlib.closing(_bound(family, place)))
-                    guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                    place = (address[0], guard.getsockname()[1], *address[2:])
-                for group in made:
-                    one = _bound(family, place, reuse_port=options.reuse_port)
-                    group.append(Listener(one, _shown(one, scheme)))
-                    port = one.getsockname()[1]
-                    place = (address[0], port, *address[2:])
+                port = _bind(family, (address[0], port, *address[2:]), made, scheme, reuse_port=options.reuse_port)
+            except OSError as error:
+                if error.errno not in _MISSING:
+                    raise
+                # Another address of the host may do: a machine without IPv6 may know `::1` as `localhost`.
+                log.info("Not listening on %s: %s", address[0], _reason(error))
+                missing = missing or error
+        if missing is not None and not made[0]:
+            raise missing
     except OSError as error:
         for listener in (one for group in made for one in group):
             listener.close()
         hint = "; choose another --port" if error.errno == errno.EADDRINUSE else ""
         raise ListenError(f"cannot listen on {host or '*'} port {port}: {_reason(error)}{hint}") from error
     return made
+
+
+def _bind(family: int, place: tuple[object, ...], made: list[list[Listener]], scheme: str, *, reuse_port: bool) -> int:
+    """Give each group a listener at this address, all with the same port, and return that."""
+    port = 0
+    with contextlib.ExitStack() as guards:
+        if reuse_port:
+            # First bind a socket without SO_REUSEPORT. It fails if another server already uses the port.
+            guard = guards.enter_context(contextlib.closing(_bound(family, place)))
+            guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            place = (place[0], guard.getsockname()[1], *place[2:])
+        for group in made:
+            one = _bound(family, place, reuse_port=reuse_port)
+            group.append(Listener(one, _shown(one, scheme)))
+            port = one.getsockname()[1]
+            place = (place[0], port, *place[2:])
+    return port
 
 
 def _bound(family: int, address: tuple[object, ...], *, reuse_port: bool = False) -> socket.socket:

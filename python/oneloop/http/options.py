@@ -132,6 +132,7 @@ class Options:
     proxy_headers: bool = True
     forwarded_allow_ips: str | Sequence[str] | None = None
     proxy_protocol: bool = False
+    proxy_allow_ips: str | Sequence[str] = "*"
     static: Sequence[tuple[str, str]] = ()
     compress: bool = False
     redirect_https: int | None = None
@@ -190,6 +191,7 @@ class Options:
         self._resolve_paths()
         # Called to check the addresses.
         self.trust()
+        self.proxies()
 
     def _check_kinds(self) -> None:
         for one in fields(self):
@@ -364,10 +366,11 @@ class Options:
         allowed = self.forwarded_allow_ips
         if allowed is None:
             allowed = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1,::1")
-        try:
-            return Trust(allowed)
-        except ValueError as error:
-            raise OptionError(f"--forwarded-allow-ips: {error}") from error
+        return _trust("forwarded_allow_ips", allowed)
+
+    def proxies(self) -> Trust:
+        """Return the peers whose PROXY headers are taken."""
+        return _trust("proxy_allow_ips", self.proxy_allow_ips)
 
     @classmethod
     def from_given(cls, given: Mapping[str, object]) -> Options:
@@ -397,3 +400,10 @@ def _is_latin(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _trust(name: str, allowed: str | Sequence[str]) -> Trust:
+    try:
+        return Trust(allowed)
+    except ValueError as error:
+        raise OptionError(f"{flag(name)}: {error}") from error

@@ -82,6 +82,10 @@ class Process:
         self._from_file = from_file
         self._is_ending = False
         self._serving: tuple[asyncio.Task[int], Server] | None = None
+        # That of an exception that nobody expects.
+        self._status = 1
+        self._is_hurrying = False
+        self._has_unfinished = False
 
     def run(self) -> int:
         """Serve, and return the exit status. After serving has ended, the signals that were handled are ignored."""
@@ -109,13 +113,28 @@ class Process:
             return STARTUP_FAILURE
         if app.is_from_factory:
             log.warning("%s is a factory function and was called to get the application: add --factory.", self._target)
-        with asyncio.Runner(loop_factory=Loop) as runner:
-            try:
-                return runner.run(self._serve(app))
-            except KeyboardInterrupt:
-                if self._serving is None or self._serving[0].done():
-                    raise
-                return self._end_interrupted(runner.get_loop(), *self._serving)
+        return self._run_loop(app)
+
+    def _run_loop(self, app: object) -> int:
+        try:
+            with asyncio.Runner(loop_factory=Loop) as runner:
+                try:
+                    return runner.run(self._serve(app))
+                except KeyboardInterrupt:
+                    if self._serving is None or self._serving[0].done():
+                        raise
+                    return self._end_interrupted(runner.get_loop(), *self._serving)
+        finally:
+            if signal.getsignal(signal.SIGINT) == self._hurry:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+            if self._is_hurrying and not self._has_unfinished:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _hurry(self, *_: object) -> None:
+        """On a second Ctrl-C: threads and tasks of the application may delay the end of the loop for ever."""
+        if not self._is_hurrying and not self._has_unfinished:
+            self._is_hurrying = True
+            _end_late(self._status)
 
     def _end_interrupted(self, loop: asyncio.AbstractEventLoop, serving: asyncio.Task[int], server: Server) -> int:
         """End as a signal ends it: a task or a green thread of the application has raised KeyboardInterrupt."""
@@ -155,21 +174,27 @@ class Process:
         log.info("Started server process [%d]", os.getpid())
         try:
             await server.run(self._tell_ready)
+            self._status = 0
         except LifespanError:
             # The reason was logged before.
             log.error("Application startup failed. Exiting.")
-            return STARTUP_FAILURE
+            self._status = STARTUP_FAILURE
         except (ListenError, OSError, ssl.SSLError, ValueError) as error:
             log.error("Cannot start the server: %s", error)
-            return STARTUP_FAILURE
+            self._status = STARTUP_FAILURE
         finally:
             ignore_signals(loop, {signal.SIGINT, signal.SIGTERM, *handlers})
+            if self._channel is None:
+                signal.signal(signal.SIGINT, self._hurry)
             if self._channel is not None:
                 loop.remove_reader(self._channel.fileno())
                 self._say("over")
             elif self._notifier is not None:
                 self._notifier.stopping()
-        if server.has_unfinished:
+        if self._status:
+            return self._status
+        self._has_unfinished = server.has_unfinished
+        if self._has_unfinished:
             _end_late(0)
         log.info("Finished server process [%d]", os.getpid())
         return 0
@@ -254,7 +279,7 @@ def ignore_signals(loop: asyncio.AbstractEventLoop, numbers: Iterable[signal.Sig
 
 
 def _end_late(status: int) -> None:
-    """Give threads of cancelled requests a limited time to end, then exit the process."""
+    """Give threads of the application a limited time to end, then exit the process."""
     # A Python signal handler also runs while the main thread joins another thread.
     signal.signal(signal.SIGALRM, lambda number, frame: os._exit(status))
     signal.setitimer(signal.ITIMER_REAL, LATE_S)

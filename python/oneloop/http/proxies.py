@@ -60,6 +60,8 @@ class Trust:
         if name in _LOOPBACK:
             self._addresses.add(name)
             return
+        if name == "*":
+            return
         self._has_others = True
         import ipaddress
 
@@ -72,7 +74,7 @@ class Trust:
         try:
             self._addresses.add(str(ipaddress.ip_address(name)))
         except ValueError as error:
-            if name not in ("*", "unix") and not name.startswith("/"):
+            if name != "unix" and not name.startswith("/"):
                 raise ValueError(
                     f"{name!r} is not an IP address, a network, the path of a unix socket, 'unix' or '*'"
                     " (host names are not resolved: give the proxy's address)"

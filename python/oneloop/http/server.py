@@ -239,6 +239,8 @@ class Server:
         settings["redirect_https"] = options.redirect_https
         if options.proxy_protocol:
             settings["proxy_protocol"] = True
+            proxies = options.proxies()
+            settings["proxies"] = None if proxies.is_everybody else proxies
             if self._certificates is not None:
                 settings["tls_behind_proxy"] = self._certificates.context
         return settings

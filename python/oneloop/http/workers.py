@@ -186,7 +186,6 @@ class Parent:
                 self._check(worker, now_s)
         for place in self._places:
             if place.start_at_s is not None and now_s >= place.start_at_s:
-                place.start_at_s = None
                 self._fill(place)
         if self._notifier.watchdog_s is not None and now_s >= self._next_alive_s:
             self._next_alive_s = now_s + self._notifier.watchdog_s
@@ -258,6 +257,7 @@ class Parent:
 
     def _fill(self, place: Place) -> None:
         """Start the worker of an empty place, or the successor of its worker."""
+        place.start_at_s = None
         if self._state.endings or place not in self._places:
             return
         if place.worker is None:
@@ -304,6 +304,9 @@ class Parent:
         for worker in (place.worker, place.successor):
             if worker is not None:
                 self._finish(worker, b"F")
+        if self._state.is_rolling:
+            # It may be the last one whose successor was waited for.
+            self._roll_next()
 
     # -- messages of workers --------------------------------------------------------------------------
 
@@ -374,20 +377,22 @@ class Parent:
         data = self._watcher.channel.recv(65536)
         if not data:
             self._selector.unregister(self._watcher.channel)
-            log.error("The process that watches files has died: changes no longer reload the application. Restart it.")
-            return
         if self._state.endings:
+            return
+        if not data:
+            log.error("The process that watches files has died: changes no longer reload the application. Restart it.")
             return
         changed = sorted(set(data.decode(errors="backslashreplace").split("\n")) - {""})
         log.warning("Detected changes in %s. Reloading...", ", ".join(map(repr, changed)))
         place = self._places[0]
         place.failures = 0
-        if place.worker is None:
-            place.start_at_s = None
+        # A successor was started before the change too.
+        old, place.worker, place.successor = (place.worker, place.successor), None, None
+        for worker in old:
+            if worker is not None:
+                self._finish(worker, b"F")
+        if old == (None, None):
             self._fill(place)
-        else:
-            worker, place.worker = place.worker, None
-            self._finish(worker, b"F")
 
     def _tell_ready(self) -> None:
         self._notifier.ready(f"{len(self._places)} worker(s) serve")
@@ -416,7 +421,7 @@ class Parent:
         pid, reason = worker.child.pid, reason_of(status, is_killed=worker.is_killed)
         if worker.is_ending or self._state.endings:
             log.info("Worker [%d] %s.", pid, reason)
-            if self._work.watch is not None:
+            if self._work.watch is not None and self._places[0].worker is None:
                 self._fill(self._places[0])
             return
         if place is None:

@@ -252,6 +252,7 @@ impl OpenConnections {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.service)?;
         self.application.object.visit(&visit)?;
+        visit.call(&self.options.proxies)?;
         visit.call(&self.options.tls_behind_proxy)?;
         self.open
             .peek(|open| {

@@ -53,6 +53,8 @@ pub struct ConnectionOptions {
     pub limit_concurrency: Option<usize>,
     /// Connections begin with a PROXY header.
     pub proxy_protocol: bool,
+    /// Called with the host of a peer: whether its header is taken. None: every peer's.
+    pub proxies: Option<Py<PyAny>>,
     /// The TLS context for connections after that header.
     pub tls_behind_proxy: Option<Py<PyAny>>,
 }

@@ -242,6 +242,8 @@ pub struct State {
     pub is_sending_file: bool,
     /// The head already has a `connection` field.
     pub says_connection: bool,
+    /// It says that the connection closes.
+    pub says_close: bool,
     /// The connection serves another request after this one.
     pub keeps_alive: bool,
     /// The length of the body that was written.

@@ -28,6 +28,7 @@ impl State {
             has_trailers: false,
             is_sending_file: false,
             says_connection: false,
+            says_close: false,
             keeps_alive: opening.keeps_alive,
             sent_bytes: 0,
             is_recorded: false,

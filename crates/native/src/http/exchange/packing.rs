@@ -53,8 +53,10 @@ impl State {
     fn pack_head(&mut self, coding: &str) {
         leave_out(&mut self.head, b"content-length:");
         leave_out(&mut self.head, b"accept-ranges:");
-        let tag = b"\r\netag: \"";
-        if let Some(place) = memchr::memmem::find(&self.head, tag) {
+        let tag = b"etag: \"";
+        let begins_line = |place: &usize| *place == 0 || self.head[place - 1] == b'\n';
+        let found = memchr::memmem::find_iter(&self.head, tag).find(begins_line);
+        if let Some(place) = found {
             // A strong tag stands for other bytes: RFC 9110 section 8.8.1.
             let quote = place + tag.len() - 1;
             self.head.splice(quote..quote, *b"W/");

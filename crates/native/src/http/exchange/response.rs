@@ -146,6 +146,7 @@ impl Exchange {
             s.keeps_alive &= !found.closes && !may_get_body;
             if found.has_connection && (s.keeps_alive || found.closes) {
                 s.says_connection = true;
+                s.says_close = found.closes;
             } else if found.has_connection {
                 // The application's field would be wrong.
                 leave_out(&mut head, b"connection:");

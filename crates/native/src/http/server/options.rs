@@ -111,6 +111,7 @@ impl Options {
                 ws_ping_timeout_ns: ns("", Some(20.0))?,
                 limit_concurrency: None,
                 proxy_protocol: false,
+                proxies: None,
                 tls_behind_proxy: None,
             },
             application: ApplicationOptions {
@@ -165,6 +166,7 @@ impl Options {
             "send_timeout_s" => connection.send_ns = ns(name, value.extract()?)?,
             "limit_concurrency" => connection.limit_concurrency = value.extract()?,
             "proxy_protocol" => connection.proxy_protocol = value.extract()?,
+            "proxies" => connection.proxies = value.extract()?,
             "tls_behind_proxy" => connection.tls_behind_proxy = value.extract()?,
             "trust" => response.trust = value.extract()?,
             "compress" => {

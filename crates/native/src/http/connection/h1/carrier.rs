@@ -200,7 +200,9 @@ impl TunnelCarrier for Calls {
             TunnelDeadline::Pong => Awaited::Pong,
             TunnelDeadline::End => Awaited::End,
         };
-        connection(exchange).get().wait_for(exchange.py(), awaited);
+        let (py, this) = (exchange.py(), connection(exchange).get());
+        this.state.with(py, |s| s.is_tunnel_over = deadline == TunnelDeadline::End);
+        this.wait_for(py, awaited);
     }
 
     fn hold_input(&self, exchange: &Bound<'_, Exchange>) -> PyResult<()> {

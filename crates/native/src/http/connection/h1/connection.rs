@@ -85,6 +85,8 @@ pub struct State {
     pub is_feeding: bool,
     /// Buffered input will be processed in the next tick.
     pub will_go_on: bool,
+    /// The current tunnel has sent its last bytes, and waits for the peer's end.
+    pub is_tunnel_over: bool,
     pub is_reading_paused: bool,
     pub is_writing_paused: bool,
     pub is_tls: bool,
@@ -121,7 +123,11 @@ impl State {
 
     /// Nothing but the connection's end follows what was sent.
     pub fn is_over(&self) -> bool {
-        matches!(self.input, Input::Lingering | Input::Closed)
+        match self.input {
+            Input::Lingering | Input::Closed => true,
+            Input::Tunnel => self.is_tunnel_over,
+            _ => false,
+        }
     }
 
     /// The peer has to read what was sent, in time.
@@ -170,6 +176,7 @@ impl HttpConnection {
             place: usize::MAX,
             is_feeding: false,
             will_go_on: false,
+            is_tunnel_over: false,
             is_reading_paused: false,
             is_writing_paused: false,
             is_tls: false,

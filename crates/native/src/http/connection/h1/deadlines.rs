@@ -15,6 +15,8 @@ impl HttpConnection {
     pub fn wait_for(&self, py: Python<'_>, awaited: Awaited) {
         let options = &self.open.get().options;
         let mut time_ns = match awaited {
+            // The time from the start of a connection to the end of its first head is that for a head.
+            Awaited::Request if self.state.with(py, |s| s.is_fresh) => options.header_ns,
             Awaited::Request => options.keep_alive_ns,
             Awaited::Head => options.header_ns,
             Awaited::Body => options.body_ns,

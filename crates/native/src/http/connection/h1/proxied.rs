@@ -18,6 +18,15 @@ impl HttpConnection {
     pub fn take_proxy_header(slf: &Bound<'_, Self>, input: &[u8]) -> PyResult<Progress> {
         let py = slf.py();
         let this = slf.get();
+        if !Self::is_of_proxy(slf)? {
+            let client = error_log::client_name(&Self::ends(slf)?.0);
+            let text = format!(
+                "A connection from {client} was closed: it is no proxy of --proxy-allow-ips."
+            );
+            error_log::tell(py, "warning", &text)?;
+            this.close(py)?;
+            return Ok(Progress::Used(input.len()));
+        }
         let (header, len) = match proxy_protocol::parse(input) {
             Ok(Some(found)) => found,
             Ok(None) => {
@@ -43,6 +52,17 @@ impl HttpConnection {
         };
         Self::start_tls(slf, context.bind(py), &input[len..])?;
         Ok(Progress::Used(input.len()))
+    }
+
+    /// Whether the peer's header is taken.
+    fn is_of_proxy(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let py = slf.py();
+        let Some(proxies) = &slf.get().open.get().options.proxies else { return Ok(true) };
+        let client = Self::ends(slf)?.0;
+        // A peer on a Unix socket has no address.
+        let host =
+            if client.is_none() { "".into_pyobject(py)?.into_any() } else { client.get_item(0)? };
+        proxies.bind(py).call1((host,))?.is_truthy()
     }
 
     /// Starts TLS on the rest of the connection; `first` was already received.

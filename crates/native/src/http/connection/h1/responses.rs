@@ -4,6 +4,7 @@ use super::connection::HttpConnection;
 use crate::ffi::Object;
 use crate::http::exchange::contract::{Exchange, State};
 use crate::http::exchange::reply::Reply;
+use crate::http::exchange::response_fields::leave_out;
 use crate::http::exchange::response_state::{Framed, Framing, Response};
 use oneloop_http1::{Request, Version, response};
 use pyo3::prelude::*;
@@ -51,6 +52,11 @@ pub fn end_head(exchange: &Exchange, s: &mut State, len: Option<usize>) {
                 Framing::Marked
             }
         };
+    }
+    if s.says_connection && !s.says_close && !s.keeps_alive {
+        // The application's field would be wrong: the server has decided otherwise since then.
+        leave_out(&mut s.head, b"connection:");
+        s.says_connection = false;
     }
     if !s.says_connection {
         if !s.keeps_alive {
@@ -186,7 +192,7 @@ impl HttpConnection {
         drop(reply);
         written?;
         service.count_response(py)?;
-        this.state.with(py, |s| s.searched = 0);
+        this.state.with(py, |s| (s.searched, s.is_fresh) = (0, false));
         if keeps_alive {
             this.await_request(py);
         } else {

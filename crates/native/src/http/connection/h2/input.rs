@@ -111,8 +111,14 @@ impl Http2Connection {
                     round.note(Self::stream_closed(slf, stream, code));
                 }
                 Event::Settings => {
-                    slf.get().state.with(slf.py(), |s| s.is_greeted = true);
-                    slf.get().wait_for_stream(slf.py());
+                    let was_greeted = slf
+                        .get()
+                        .state
+                        .with(slf.py(), |s| std::mem::replace(&mut s.is_greeted, true));
+                    // The first stream has the time that the connection has had from its start.
+                    if was_greeted {
+                        slf.get().wait_for_stream(slf.py());
+                    }
                 }
                 Event::GoAway { .. } => slf.get().state.with(slf.py(), |s| {
                     if s.life == Life::Open {
