@@ -59,7 +59,12 @@ class DebugMixin:
         if handle._cancelled:
             return
         began = self.time()
-        handle._run()
+        # Named in what the exception handler logs.
+        self._current_handle = handle
+        try:
+            handle._run()
+        finally:
+            self._current_handle = None
         duration_s = self.time() - began
         if duration_s >= self.slow_callback_duration:
             _warn(

@@ -64,6 +64,9 @@ class SocketMixin:
         self._add_callback_for(number, is_write, callback, args)
         if not isinstance(fileobj, int):
             self._watched_objects[number] = fileobj
+        elif number in self._watched_objects and not _has_number(self._watched_objects[number], number):
+            # That object was closed, and the number is another's now.
+            del self._watched_objects[number]
 
     def _unwatch(self: Any, fileobj: Any, is_write: bool) -> bool:
         number = _number(fileobj)
@@ -71,6 +74,12 @@ class SocketMixin:
             # The object has been closed: look up the descriptor that it was added with.
             known = (number for number, watched in self._watched_objects.items() if watched is fileobj)
             number = next(known, number)
+            try:
+                self._ensure_fd_no_transport(number)
+            except RuntimeError:
+                # The number is that of a transport now.
+                del self._watched_objects[number]
+                return False
         _check_number(number)
         self._ensure_fd_no_transport(number)
         removed = bool(self._remove_callback_for(number, is_write))
@@ -80,12 +89,15 @@ class SocketMixin:
 
     # For the loop's own descriptors. These do not check whether a transport uses the descriptor.
     def _add_reader(self: Any, fd: int, callback: Callable[..., Any], *args: Any) -> None:
+        # An object that had the number was closed.
+        self._watched_objects.pop(fd, None)
         self._add_callback_for(fd, False, callback, args)
 
     def _remove_reader(self: Any, fd: int) -> bool:
         return bool(self._remove_callback_for(fd, False))
 
     def _add_writer(self: Any, fd: int, callback: Callable[..., Any], *args: Any) -> None:
+        self._watched_objects.pop(fd, None)
         self._add_callback_for(fd, True, callback, args)
 
     def _remove_writer(self: Any, fd: int) -> bool:
@@ -267,6 +279,13 @@ def _number(fileobj: Any) -> int:
         return int(fileobj.fileno())
     except (AttributeError, TypeError, ValueError):
         raise ValueError(f"Invalid file object: {fileobj!r}") from None
+
+
+def _has_number(fileobj: Any, number: int) -> bool:
+    try:
+        return _number(fileobj) == number
+    except ValueError:
+        return False
 
 
 def _check_number(number: int) -> None:

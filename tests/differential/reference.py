@@ -73,6 +73,7 @@ class SecureProtocol(sslproto.SSLProtocol):
     - With a high-water mark of 0 an empty buffer paused the protocol, and nobody told it to go on.
     - Bytes that were not read when a paused transport was closed made the close an error.
     - A paused transport whose peer had ended could not be closed.
+    - What a BufferedProtocol had not taken when the end of file came was lost.
     - A record behind the first was read into a copy of the bytearray that `get_buffer()` had returned, and lost.
     """
 
@@ -81,8 +82,16 @@ class SecureProtocol(sslproto.SSLProtocol):
     _state: Any
     _eof_received: bool
     _app_reading_paused: bool
+    _app_state: Any
+    _app_protocol_buffer_updated: Any
+    _set_state: Any
+    _do_shutdown: Any
     # What the library has to say itself.
     _own = 0
+    # The size of the buffer that is being read into; whether it was full, and the rest is read later.
+    _wanted = 0
+    _is_read_due = False
+    _is_in_flush = False
 
     def _get_app_transport(self) -> Any:
         if self._app_transport is None:  # type: ignore[has-type]
@@ -93,7 +102,18 @@ class SecureProtocol(sslproto.SSLProtocol):
     def _set_app_protocol(self, app_protocol: Any) -> None:
         super()._set_app_protocol(app_protocol)  # type: ignore[misc]
         if self._app_protocol_is_buffer:  # type: ignore[attr-defined]
-            self._app_protocol_get_buffer = lambda size: memoryview(app_protocol.get_buffer(size))
+            updated = self._app_protocol_buffer_updated
+
+            def get_buffer(size: int) -> memoryview:
+                view = memoryview(app_protocol.get_buffer(size))
+                self._wanted = len(view)
+                return view
+
+            def buffer_updated(count: int) -> None:
+                self._is_read_due = count == self._wanted
+                updated(count)
+
+            self._app_protocol_get_buffer, self._app_protocol_buffer_updated = get_buffer, buffer_updated
 
     def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
         self._own = self._outgoing.pending
@@ -113,7 +133,20 @@ class SecureProtocol(sslproto.SSLProtocol):
         if self._state.name == "FLUSHING" and self._eof_received and self._app_reading_paused:
             self._do_flush()
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        keeps = super().eof_received()  # type: ignore[misc]
+        return bool(keeps) or self._state.name == "FLUSHING"
+
+    def _may_take_more(self) -> bool:
+        transport: Any = self._app_transport
+        is_open = transport is not None and not transport._closed
+        return self._eof_received and is_open and self._app_state.name == "STATE_CON_MADE"
+
     def _do_read(self) -> None:
+        if self._state.name == "FLUSHING" and self._eof_received and not self._is_in_flush:
+            self._do_flush()
+            return
+        self._is_read_due = False
         super()._do_read()  # type: ignore[misc]
         if self._app_reading_paused and self._state.name in ("WRAPPED", "FLUSHING"):
             self._process_outgoing()
@@ -123,6 +156,19 @@ class SecureProtocol(sslproto.SSLProtocol):
             super()._control_app_writing()  # type: ignore[misc]
 
     def _do_flush(self) -> None:
+        if self._may_take_more():
+            self._is_in_flush = True
+            try:
+                self._do_read()
+            finally:
+                self._is_in_flush = False
+            if self._state.name != "FLUSHING":
+                return
+            if self._may_take_more() and (self._is_read_due or self._app_reading_paused):
+                return
+            self._set_state(sslproto.SSLProtocolState.SHUTDOWN)
+            self._do_shutdown()
+            return
         if self._app_reading_paused:
             with contextlib.suppress(ssl.SSLWantReadError):
                 while self._sslobj.read(16384):

@@ -85,6 +85,23 @@ def test_handles_say_where_they_were_made(loop: asyncio.AbstractEventLoop, repor
     loop.set_debug(False)
 
 
+def test_reports_say_where_the_running_handle_was_made(
+    loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop.set_debug(True)
+    loop.set_exception_handler(None)
+    loop.call_soon(loop.call_exception_handler, {"message": "reported"})
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.call_exception_handler({"message": "outside"})
+    loop.set_debug(False)
+    [inside] = [message for message in caplog.messages if message.startswith("reported")]
+    [outside] = [message for message in caplog.messages if message.startswith("outside")]
+    assert "Handle created at (most recent call last):" in inside
+    assert f'File "{__file__}"' in inside
+    assert "created at" not in outside
+
+
 def test_calls_from_another_thread_are_refused(loop: asyncio.AbstractEventLoop) -> None:
     loop.set_debug(True)
 

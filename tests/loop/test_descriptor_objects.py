@@ -134,6 +134,36 @@ def test_an_object_that_is_closed_first_can_be_removed(loop: asyncio.AbstractEve
     assert loop.remove_reader(thing) is True
 
 
+@pytest.mark.oneloop_only("asyncio's selector takes a closed object for what has its number now")
+async def test_an_object_that_is_closed_does_not_stand_for_what_has_its_number_next(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    ours, theirs = socket_pair("unix")
+    number = ours.fileno()
+    pairs = [socket_pair("unix") for _ in range(2)]
+    for by_transport, (old, other) in zip((False, True), pairs, strict=True):
+        os.dup2(old.fileno(), number)
+        watched = socket.socket(fileno=number) if by_transport else ours
+        loop.add_reader(watched, pytest.fail, "called for what is closed")
+        watched.close()
+        old.close()
+        other.close()
+        os.dup2(theirs.fileno(), number)
+        if by_transport:
+            sock = socket.socket(fileno=number)
+            transport, _ = await loop.create_connection(asyncio.Protocol, sock=sock)
+            assert loop.remove_reader(watched) is False
+            transport.abort()
+            await asyncio.sleep(0)
+        else:
+            loop.add_reader(number, pytest.fail, "nothing comes")
+            with pytest.raises(ValueError, match="Invalid file descriptor"):
+                loop.remove_reader(watched)
+            assert loop.remove_reader(number) is True
+            os.close(number)
+    theirs.close()
+
+
 @asynccontextmanager
 async def pair_of(sort: str) -> AsyncIterator[tuple[Any, socket.socket]]:
     ours, theirs = socket_pair("tcp")

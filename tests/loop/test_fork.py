@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests import programs
@@ -185,3 +187,36 @@ def test_the_child_of_a_thread_has_another_main_thread(loop_name: str) -> None:
     thread.join()
     """
     assert programs.run_ok(loop_name, body, options=OPTIONS).strip() == "ended with 0"
+
+
+def test_the_child_exits_though_a_thread_of_the_parents_works() -> None:
+    """It does not wait for that at its exit: the thread does not exist there."""
+    program = """
+import asyncio, os, sys, threading
+import oneloop
+from oneloop.files.engine import current
+
+begun, goes_on = threading.Event(), threading.Event()
+working = []
+
+def work():
+    begun.set()
+    goes_on.wait()
+
+async def begin():
+    working.append(asyncio.ensure_future(current().call(work)))
+    while not begun.is_set():
+        await asyncio.sleep(0)
+
+loop = oneloop.new_event_loop()
+loop.run_until_complete(begin())
+pid = os.fork()
+if not pid:
+    sys.exit(3)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+goes_on.set()
+loop.run_until_complete(working[0])
+loop.close()
+"""
+    done = programs.run_command(sys.executable, *OPTIONS, "-c", program)
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -26,6 +27,31 @@ async def test_views_of_all_sizes(
         transport.close()
         assert await protocol.wait_lost() is None
         assert protocol.received == content(count)
+        assert protocol.calls[-2:] == ["eof_received", "connection_lost"]
+
+
+@pytest.mark.oneloop_only("asyncio drops what its protocol has not taken when the end of file comes")
+@pytest.mark.parametrize("size", [100, 1024, 16_383])
+@pytest.mark.parametrize("says_goodbye", [True, False])
+@pytest.mark.parametrize("pauses", [True, False])
+async def test_small_views_of_what_came_with_the_end(
+    loop: asyncio.AbstractEventLoop, authority: Authority, size: int, says_goodbye: bool, pauses: bool
+) -> None:
+    """A peer that has sent everything, and ends the connection at once."""
+
+    class Taking(ViewRecorder):
+        def buffer_updated(self, nbytes: int) -> None:
+            super().buffer_updated(nbytes)
+            if pauses and len(self.received) % 7 == 0:
+                self.transport.pause_reading()
+                loop.call_later(0.001, self.transport.resume_reading)
+
+    async with facing(authority, lambda: Taking(size)) as (_, protocol, endpoint):
+        data = endpoint.encrypted(content(60_000))
+        await endpoint.raw(data + (endpoint.goodbye() if says_goodbye else b""))
+        endpoint.sock.shutdown(socket.SHUT_WR)
+        await protocol.wait_lost()
+        assert protocol.received == content(60_000)
         assert protocol.calls[-2:] == ["eof_received", "connection_lost"]
 
 

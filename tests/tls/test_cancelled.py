@@ -198,3 +198,14 @@ async def test_the_program_ends_in_the_middle(loop: asyncio.AbstractEventLoop, a
         ours.close()
         theirs.close()
         await settled()
+
+
+@pytest.mark.oneloop_only("asyncio waits for ever")
+async def test_start_tls_on_a_connection_that_is_lost(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
+    ours, theirs = socket_pair("tcp")
+    transport, protocol = await loop.create_connection(Recorder, sock=ours)
+    transport.abort()
+    assert await protocol.wait_lost() is None
+    with pytest.raises(ConnectionResetError):
+        await loop.start_tls(transport, protocol, authority.client_context(), server_hostname=HOST)
+    theirs.close()

@@ -21,12 +21,24 @@ impl TlsTransport {
         let this = slf.get();
         let under = Under::from(transport);
         let context = context_over(&under, py)?;
+        let is_over = match &under {
+            Under::Stream(stream) => stream.get().is_closed(py),
+            Under::Other(other) => other
+                .bind(py)
+                .cast_exact::<Self>()
+                .is_ok_and(|below| below.get().state.with(py, |s| s.is_lost)),
+        };
         let old = this.state.with(py, |s| {
             s.phase = Phase::Handshake;
             (s.under.replace(under), std::mem::replace(&mut s.context, context))
         });
         drop(old);
         Self::log_debug(slf, "%r starts SSL handshake", None)?;
+        if is_over {
+            // Nothing will come any more, not even its end.
+            this.state.with(py, |s| s.is_closed = true);
+            return Self::end_of_handshake(slf);
+        }
         let timer = Self::call_later(slf, this.timeouts.handshake_s, "_check_handshake_timeout")?;
         let timer = Some(timer.unbind());
         let now_s = if this.owner.get().is_debug() {

@@ -65,8 +65,10 @@ impl TlsTransport {
 
     /// Called by the loop after the protocol's buffer was full.
     fn _do_read(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.get().state.with(slf.py(), |s| s.is_read_due = false);
         match slf.get().phase(slf.py()) {
-            Phase::Wrapped | Phase::Flushing => Self::read_on(slf),
+            Phase::Wrapped => Self::read_on(slf),
+            Phase::Flushing => Self::flush_and_shut_down(slf),
             Phase::Unwrapped | Phase::Handshake | Phase::Shutdown => Ok(()),
         }
     }
@@ -368,6 +370,7 @@ impl TlsTransport {
         if is_full {
             // Others run first, as in asyncio.
             Self::call_soon(slf, "_do_read")?;
+            this.state.with(py, |s| s.is_read_due = true);
         }
         if len > 0 {
             let protocol = this.new_buffered(py).unwrap_or(protocol);

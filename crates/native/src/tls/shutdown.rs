@@ -34,7 +34,8 @@ impl TlsTransport {
         let mut outcome = match exc.as_ref().map(is_of_socket) {
             Some(Ok(true)) => Self::take_rest(slf),
             Some(Err(error)) => Err(error),
-            _ => Ok(()),
+            None => Self::take_last_buffers(slf),
+            Some(Ok(false)) => Ok(()),
         };
         let (tells, protocol, timer, backlog) = this.state.with(py, |s| {
             let tells = s.phase != Phase::Handshake && matches!(s.app, App::Made | App::Eof);
@@ -114,16 +115,36 @@ impl TlsTransport {
                     return Ok(true);
                 }
                 Self::flush_and_shut_down(slf)?;
+                // Otherwise what was received would be lost.
+                return Ok(this.phase(py) == Phase::Flushing);
             }
             Phase::Flushing => {
-                Self::write_all(slf)?;
-                this.set_phase(py, Phase::Shutdown);
-                Self::shut_down(slf)?;
+                Self::flush_and_shut_down(slf)?;
+                return Ok(this.phase(py) == Phase::Flushing);
             }
             Phase::Shutdown => Self::shut_down(slf)?,
             Phase::Unwrapped => {}
         }
         Ok(false)
+    }
+
+    /// What the program's protocol has not taken of what came before the end of a connection that is lost now.
+    fn take_last_buffers(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let is_due = || {
+            this.state.with(py, |s| {
+                let may_take = s.has_eof && !s.is_closed && !s.is_reading_paused;
+                may_take && s.phase == Phase::Flushing && std::mem::take(&mut s.is_read_due)
+            })
+        };
+        if !is_due() {
+            return Ok(());
+        }
+        Self::read_on(slf)?;
+        while is_due() {
+            Self::read_on(slf)?;
+        }
+        Self::call_eof_received(slf)
     }
 
     /// Starts the close, once. It may call the protocol, with data that was received.
@@ -141,6 +162,9 @@ impl TlsTransport {
                 // dropped.
                 this.start_shutdown_timer(slf)?;
                 Self::flush_and_shut_down(slf)
+            }
+            Phase::Flushing if this.state.with(py, |s| s.is_closed) => {
+                this.start_shutdown_timer(slf)
             }
             Phase::Unwrapped | Phase::Flushing | Phase::Shutdown => Ok(()),
             Phase::Handshake => {
@@ -175,6 +199,14 @@ impl TlsTransport {
         Self::read_on(slf)?;
         // A callback of the program may have ended it meanwhile.
         if this.phase(py) != Phase::Flushing {
+            return Ok(());
+        }
+        let has_more = this.state.with(py, |s| {
+            let may_take = s.has_eof && !s.is_closed && matches!(s.app, App::Made);
+            may_take && (s.is_read_due || s.is_reading_paused)
+        });
+        if has_more {
+            // The peer has sent its last, and the program has not taken all of it.
             return Ok(());
         }
         Self::write_all(slf)?;
@@ -261,6 +293,8 @@ impl TlsTransport {
         let ended = this.owner.get().lap_method(this.owner.bind(py), &protocol, name);
         let done = match told {
             Ok(false) => Ok(()),
+            // It takes the rest when it is told of the loss.
+            Ok(true) if protocol.is_exact_instance_of::<Self>() => Ok(()),
             Ok(true) => {
                 let text = "returning true from eof_received() has no effect when using ssl";
                 imports::logger(py)?.call_method1(intern!(py, "warning"), (text,)).map(drop)

@@ -96,6 +96,8 @@ pub struct State {
     pub unread_marks: Marks,
     /// Paused by the program.
     pub is_reading_paused: bool,
+    /// A `BufferedProtocol` gets more of what was received in a callback that is scheduled.
+    pub is_read_due: bool,
     /// How often `pause_reading()` was called.
     pub pauses: u64,
     /// The handshake has succeeded.
@@ -276,6 +278,7 @@ impl TlsTransport {
             out: Outgoing { marks: Marks::of_writes(), ..Outgoing::default() },
             unread_marks: Marks::of_reads(),
             is_reading_paused: false,
+            is_read_due: false,
             pauses: 0,
             is_shaken: false,
             has_eof: false,

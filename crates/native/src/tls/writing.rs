@@ -178,7 +178,9 @@ impl TlsTransport {
             return Ok(());
         }
         let may_write = slf.get().state.with(py, |s| {
-            s.phase == Phase::Wrapped && !s.out.is_blocked && !s.out.backlog.is_empty()
+            // The peer has ended its side only, and may read on.
+            let is_open = s.phase == Phase::Wrapped || s.phase == Phase::Flushing && s.has_eof;
+            is_open && !s.out.is_blocked && !s.out.backlog.is_empty()
         });
         if may_write {
             return Self::write_backlog(slf, true);

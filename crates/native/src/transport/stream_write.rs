@@ -90,6 +90,11 @@ impl StreamTransport {
         self.state.with(py, |s| s.life.is_ended())
     }
 
+    /// `connection_lost` has been called.
+    pub fn is_closed(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.life == Life::Closed)
+    }
+
     /// What was still queued when the connection was lost.
     pub fn lost_bytes(&self, py: Python<'_>) -> usize {
         self.state.with(py, |s| s.out.lost_bytes)
@@ -104,9 +109,14 @@ impl StreamTransport {
         sending::push_slice(slf, bytes)
     }
 
-    /// Sends several pieces as one write.
+    /// Sends several pieces as one write. Does nothing behind the end of what is sent.
     pub fn write_pieces(slf: &Bound<'_, Self>, pieces: &[Bound<'_, PyBytes>]) -> PyResult<()> {
-        if !pieces.is_empty() && slf.get().state.with(slf.py(), |s| s.life.is_ended()) {
+        let (has_eof, is_ended) =
+            slf.get().state.with(slf.py(), |s| (s.write_eof, s.life.is_ended()));
+        if has_eof {
+            return Ok(());
+        }
+        if !pieces.is_empty() && is_ended {
             return sending::write_after_loss(slf, "socket.send() raised exception.");
         }
         sending::push_all(slf, pieces)
