@@ -108,6 +108,10 @@ def request(way: str, size: str, method: str = "GET", *fields: str) -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {HOST}", *more, *fields, "", ""]).encode()
 
 
+# What a look at a thread raises that has ended; the second, if it ended behind open(2).
+ENDED = (FileNotFoundError, ProcessLookupError)
+
+
 class Probe(NamedTuple):
     """What a process uses."""
 
@@ -123,7 +127,7 @@ class Probe(NamedTuple):
     def cpu_ns(self) -> int:
         total = 0
         for thread in os.listdir(f"/proc/{self.pid}/task"):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(*ENDED):
                 total += int(Path(f"/proc/{self.pid}/task/{thread}/schedstat").read_text().split()[0])
         return total
 
@@ -140,7 +144,7 @@ class Probe(NamedTuple):
     def is_runnable(self) -> bool:
         """Whether a thread runs, or would if the machine were not busy with others."""
         for thread in os.listdir(f"/proc/{self.pid}/task"):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(*ENDED):
                 if Path(f"/proc/{self.pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()[0] in "RD":
                     return True
         return False
