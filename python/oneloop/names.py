@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NamesMixin"]
 
-# Threads may still look up names for a loop that has been closed.
+# Threads may still look up names, or execute file calls, for a loop that has been closed.
 atexit.register(_native.wait_for_file_calls)
 
 _stock = socket.getaddrinfo

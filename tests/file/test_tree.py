@@ -10,6 +10,7 @@ import os
 import shutil
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
@@ -130,6 +131,7 @@ class SlowDirectory:
         self.entered, self.goes_on = threading.Event(), threading.Event()
         self.is_read = False
         self.is_closed = False
+        self._given: list[Any] = [SimpleNamespace(name="late", path="late", is_symlink=lambda: False)]
 
     def __iter__(self) -> Self:
         return self
@@ -140,7 +142,9 @@ class SlowDirectory:
         self.goes_on.wait(20)
         assert not self.is_closed
         self.is_read = False
-        raise StopIteration
+        if not self._given:
+            raise StopIteration
+        return self._given.pop()
 
     def close(self) -> None:
         assert not self.is_read

@@ -117,22 +117,60 @@ async def test_a_file_is_read_and_written_whole_though_its_system_takes_parts(he
     assert path.read_bytes() == 2 * TEXT
 
 
+async def test_a_close_whose_task_was_cancelled_can_be_repeated(held: StandIn, path: Path) -> None:
+    file = await files.open(path, "wb", 0)
+    number = file.fileno()
+    held.mode = "held"
+    writing = asyncio.ensure_future(file.write(b"A"))
+    await settle()
+    closing = asyncio.ensure_future(file.close())
+    await settle()
+    # As the end of a loop cancels all tasks.
+    assert file.handle.closing is not None
+    file.handle.closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    held.mode = "now"
+    held.release()
+    await writing
+    await file.close()
+    assert not Path(f"/proc/self/fd/{number}").exists()
+    assert path.read_bytes() == b"A"
+
+
 async def test_a_write_that_fails_behind_a_part_tells_the_part(held: StandIn, path: Path) -> None:
     async with files.open(path, "wb", 0) as file:
         held.limit_bytes = 4
-        fail_after(held, 1)
+        fail_after(held, 1, "write")
         assert await file.write(TEXT) == 4
         assert await file.tell() == 4
     assert path.read_bytes() == TEXT[:4]
 
 
-def fail_after(held: StandIn, count: int) -> None:
-    """Let so many writes succeed; the next one fails."""
+@pytest.mark.parametrize("call", ["read", "readinto"])
+async def test_a_read_that_fails_behind_a_part_gives_the_part(held: StandIn, path: Path, call: str) -> None:
+    path.write_bytes(TEXT)
+    async with files.open(path, "rb", 0) as file:
+        held.limit_bytes = 4
+        fail_after(held, 1, "read")
+        buffer = bytearray(len(TEXT))
+        if call == "read":
+            assert await file.read(len(TEXT)) == TEXT[:4]
+        else:
+            assert await file.readinto(buffer) == 4
+            assert buffer[:4] == TEXT[:4]
+        assert await file.tell() == 4
+        # It failed only once.
+        assert await file.read(4) == TEXT[4:8]
+
+
+def fail_after(held: StandIn, count: int, failing: str) -> None:
+    """Let so many calls succeed; the next one fails."""
     act = held._act
 
     def counting(name: str, operation: Callable[[], Any]) -> Any:
         nonlocal count
-        if name == "write":
+        if name == failing:
             count -= 1
             if count == -1:
                 raise OSError(errno.ENOSPC, "full")

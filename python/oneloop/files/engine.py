@@ -11,7 +11,6 @@ delays the cancellation for as long.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import functools
 import inspect
 import logging
@@ -76,9 +75,6 @@ running_loop = asyncio._get_running_loop
 _ENCODING = sys.getfilesystemencoding()
 _ERRORS = sys.getfilesystemencodeerrors()
 _IS_UTF8 = _ENCODING == "utf-8"
-
-# Threads may still execute calls of a loop that has been closed.
-atexit.register(_native.wait_for_file_calls)
 
 ENVIRONMENT = "ONELOOP_FILES"
 """The environment variable with the engine for all loops of the process: ring, aio or threads."""

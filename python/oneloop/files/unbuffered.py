@@ -73,7 +73,11 @@ class UnbufferedFile(File):
             # With O_DIRECT, the kernel would refuse an offset that is not aligned.
             is_rest_due = not handle.opened.is_direct
             while is_rest_due and 0 < done < len(view) and await handle.is_before_end(handle.offset + done):
-                more = await handle.readv([view[done:]], handle.offset + done)
+                try:
+                    more = await handle.readv([view[done:]], handle.offset + done)
+                except OSError:
+                    # The next read tells it.
+                    break
                 if not more:
                     break
                 done += more
@@ -180,6 +184,9 @@ class UnbufferedFile(File):
                     break
                 pieces.append(data)
                 total += len(data)
+        except OSError:
+            # The next read tells it.
+            pass
         except BaseException:
             handle.offset = start
             raise

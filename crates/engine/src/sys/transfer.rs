@@ -288,3 +288,32 @@ impl Calls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_begins_and_ends_inside_segments() {
+        let mut memory = *b"abcdefgh";
+        let base = memory.as_mut_ptr();
+        // SAFETY: inside `memory`.
+        let middle = unsafe { base.add(3) };
+        // SAFETY: `memory` outlives it, and nobody else uses it.
+        let first = unsafe { Segment::new(base, 3) };
+        // SAFETY: as above.
+        let second = unsafe { Segment::new(middle, 5) };
+        let whole = Transfer::new(-1, -1, false, &[first, second]);
+        let places = |start, len| {
+            let piece = whole.piece(start, len);
+            let place = |vector: &IoVec| (vector.iov_base.addr() - base.addr(), vector.iov_len);
+            piece.memory.segments().iter().map(place).collect::<Vec<_>>()
+        };
+        assert_eq!(places(0, 8), [(0, 3), (3, 5)]);
+        assert_eq!(places(0, 4), [(0, 3), (3, 1)]);
+        assert_eq!(places(2, 3), [(2, 1), (3, 2)]);
+        assert_eq!(places(3, 1), [(3, 1)]);
+        assert_eq!(places(4, 9), [(4, 4)]);
+        assert!(places(8, 1).is_empty());
+    }
+}
