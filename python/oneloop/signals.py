@@ -171,7 +171,11 @@ class SignalMixin:
         if not self._watches_signals:
             # Not in the constructor: a subclass may have its own `_add_reader`, which needs what it has not set yet.
             self._watches_signals = True
-            self._add_reader(self._ssock.fileno(), self._read_signals)
+            try:
+                self._add_reader(self._ssock.fileno(), self._read_signals)
+            except BaseException:
+                self._watches_signals = False
+                raise
             self._note_signal_fd(self._ssock.fileno())
         csock: _socket.socket = self._csock  # pyright: ignore[reportAssignmentType]
         return csock
@@ -285,9 +289,11 @@ class SignalMixin:
             # Raises ValueError outside the main thread, before anything has changed.
             found = _set_wakeup_fd(self._wakeup_socket().fileno(), warn_on_full_buffer=False)
             self._note_wakeup_fd(-1)
-        except (ValueError, OSError) as exc:
+        except BaseException as exc:
             self._may_be_told = was_told
-            raise RuntimeError(str(exc)) from exc
+            if isinstance(exc, (ValueError, OSError)):
+                raise RuntimeError(str(exc)) from exc
+            raise
         if self not in _loops_told():
             # Its first handler, or the first one in the child of a fork.
             self._found_wakeup_fd = None if found == -1 or found in _wakeup_fds else FoundFd(found)

@@ -48,7 +48,10 @@ class SocketMixin:
         self._watch(fd, False, callback, args)
 
     def remove_reader(self: Any, fd: Any) -> bool:
-        """Remove the reader. Return True if there was one. `fd` can be an object that has been closed meanwhile."""
+        """Remove the reader. Return True if there was one.
+
+        `fd` can be an object that has been closed meanwhile. What has its number by now stays; asyncio removes it.
+        """
         return bool(self._unwatch(fd, False))
 
     def add_writer(self: Any, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
@@ -64,8 +67,13 @@ class SocketMixin:
         self._add_callback_for(number, is_write, callback, args)
         if not isinstance(fileobj, int):
             self._watched_objects[number] = fileobj
-        elif number in self._watched_objects and not _has_number(self._watched_objects[number], number):
-            # That object was closed, and the number is another's now.
+        else:
+            self._forget_closed(number)
+
+    def _forget_closed(self: Any, number: int) -> None:
+        """Forget the object that had the number, if it was closed: the number is another's now."""
+        watched = self._watched_objects.get(number)
+        if watched is not None and not _has_number(watched, number):
             del self._watched_objects[number]
 
     def _unwatch(self: Any, fileobj: Any, is_write: bool) -> bool:
@@ -89,15 +97,14 @@ class SocketMixin:
 
     # For the loop's own descriptors. These do not check whether a transport uses the descriptor.
     def _add_reader(self: Any, fd: int, callback: Callable[..., Any], *args: Any) -> None:
-        # An object that had the number was closed.
-        self._watched_objects.pop(fd, None)
+        self._forget_closed(fd)
         self._add_callback_for(fd, False, callback, args)
 
     def _remove_reader(self: Any, fd: int) -> bool:
         return bool(self._remove_callback_for(fd, False))
 
     def _add_writer(self: Any, fd: int, callback: Callable[..., Any], *args: Any) -> None:
-        self._watched_objects.pop(fd, None)
+        self._forget_closed(fd)
         self._add_callback_for(fd, True, callback, args)
 
     def _remove_writer(self: Any, fd: int) -> bool:

@@ -134,6 +134,18 @@ def test_an_object_that_is_closed_first_can_be_removed(loop: asyncio.AbstractEve
     assert loop.remove_reader(thing) is True
 
 
+def test_an_open_object_stays_known_while_others_wait_for_its_descriptor(loop: asyncio.AbstractEventLoop) -> None:
+    ours, theirs = socket_pair("unix")
+    internal: Any = loop
+    with theirs:
+        loop.add_reader(ours, pytest.fail, "nothing comes")
+        # As transports, and green threads that wait for a process's pipes.
+        internal._add_writer(ours.fileno(), int)
+        internal._remove_writer(ours.fileno())
+        ours.close()
+        assert loop.remove_reader(ours) is True
+
+
 @pytest.mark.oneloop_only("asyncio's selector takes a closed object for what has its number now")
 async def test_an_object_that_is_closed_does_not_stand_for_what_has_its_number_next(
     loop: asyncio.AbstractEventLoop,

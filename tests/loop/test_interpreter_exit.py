@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -258,3 +260,41 @@ def test_a_program_that_ends_by_an_exception(tmp_path: Path) -> None:
     expected = stderr_of(tmp_path, ENDED_BY_AN_EXCEPTION.format(new_loop=STOCK), sys.executable, status=1)
     told = stderr_of(tmp_path, ENDED_BY_AN_EXCEPTION.format(new_loop=OURS), sys.executable, status=1)
     assert kinds_of_lines(told) <= kinds_of_lines(expected), told
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 7)])
+def test_a_signal_ends_the_wait_for_a_thread(number: signal.Signals, status: int) -> None:
+    """A look-up whose name servers are dead, for example: it takes half a minute, whoever has given it up."""
+    program = """
+import asyncio, atexit, os, signal, threading
+import oneloop
+from oneloop.files.engine import current
+
+begun = threading.Event()
+
+def work():
+    begun.set()
+    threading.Event().wait(100)
+
+async def main():
+    working = asyncio.ensure_future(current().call(work))
+    while not begun.is_set():
+        await asyncio.sleep(0)
+    working.cancel()
+
+oneloop.run(main())
+signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+# What was registered last is called first.
+atexit.register(os.write, 1, b"at exit\\n")
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "at exit\n"
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=50)
+        finally:
+            process.kill()
+    assert process.returncode == status, errors
+    assert ("KeyboardInterrupt" in errors) == (number == signal.SIGINT)

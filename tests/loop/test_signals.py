@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import os
 import signal
 import threading
@@ -305,3 +306,28 @@ def test_keyboard_interrupt_anywhere(loop_name: str) -> None:
         """,
     )
     assert out.strip() == "150"
+
+
+@pytest.mark.oneloop_only("asyncio watches its socket from the constructor on")
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no watches"), RuntimeError("not now")])
+def test_a_watch_that_fails_is_tried_again(loop: Any, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    real = type(loop)._add_reader
+    failed: list[int] = []
+
+    def add_reader(self: Any, fd: int, *given: Any) -> Any:
+        if not failed:
+            failed.append(fd)
+            raise error
+        return real(self, fd, *given)
+
+    monkeypatch.setattr(type(loop), "_add_reader", add_reader)
+    if isinstance(error, OSError):
+        loop.run_until_complete(asyncio.sleep(0))
+    else:
+        with pytest.raises(RuntimeError):
+            loop.add_signal_handler(signal.SIGUSR1, print)
+    assert failed
+    loop.add_signal_handler(signal.SIGUSR1, loop.stop)
+    loop.call_soon(os.kill, os.getpid(), signal.SIGUSR1)
+    loop.run_forever()
+    assert loop.remove_signal_handler(signal.SIGUSR1) is True

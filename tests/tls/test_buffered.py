@@ -55,6 +55,29 @@ async def test_small_views_of_what_came_with_the_end(
         assert protocol.calls[-2:] == ["eof_received", "connection_lost"]
 
 
+@pytest.mark.oneloop_only("asyncio drops what its protocol has not taken when the end of file comes")
+async def test_what_waits_to_be_sent_goes_on_while_the_program_does_not_read(
+    loop: asyncio.AbstractEventLoop, authority: Authority
+) -> None:
+    """The peer has ended its own side only, and reads."""
+
+    class Pausing(ViewRecorder):
+        def buffer_updated(self, nbytes: int) -> None:
+            super().buffer_updated(nbytes)
+            if len(self.received) == 100:
+                self.transport.pause_reading()
+                self.transport.write(content(16_000_000))
+
+    async with facing(authority, lambda: Pausing(100)) as (transport, protocol, endpoint):
+        await endpoint.raw(endpoint.encrypted(content(60_000)))
+        endpoint.sock.shutdown(socket.SHUT_WR)
+        assert await endpoint.receive(16_000_000) == content(16_000_000)
+        assert len(protocol.received) == 100
+        transport.resume_reading()
+        await protocol.wait_lost()
+        assert protocol.received == content(60_000)
+
+
 @pytest.mark.oneloop_only("asyncio reads what is behind the first record into a copy of a bytearray, and loses it")
 @pytest.mark.parametrize("size", [1, 100, 16_385, 300_000])
 async def test_bytearrays_of_all_sizes(

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import settle
 from tests.protocols import Echo, Recorder
 from tests.tls.authority import HOST, Authority
-from tests.tls.endpoint import connected, settled
+from tests.tls.endpoint import Endpoint, connected, settled
 from tests.transport.conftest import socket_pair
 
 # More turns than a handshake takes.
@@ -201,9 +201,19 @@ async def test_the_program_ends_in_the_middle(loop: asyncio.AbstractEventLoop, a
 
 
 @pytest.mark.oneloop_only("asyncio waits for ever")
-async def test_start_tls_on_a_connection_that_is_lost(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
+@pytest.mark.parametrize("below", ["tcp", "tls"])
+async def test_start_tls_on_a_connection_that_is_lost(
+    loop: asyncio.AbstractEventLoop, authority: Authority, below: str
+) -> None:
     ours, theirs = socket_pair("tcp")
-    transport, protocol = await loop.create_connection(Recorder, sock=ours)
+    transport: Any
+    if below == "tls":
+        endpoint = Endpoint(theirs, authority.client_context())
+        making = loop.create_task(loop.connect_accepted_socket(Recorder, ours, ssl=authority.server_context()))
+        await endpoint.shake_hands()
+        transport, protocol = await making
+    else:
+        transport, protocol = await loop.create_connection(Recorder, sock=ours)
     transport.abort()
     assert await protocol.wait_lost() is None
     with pytest.raises(ConnectionResetError):

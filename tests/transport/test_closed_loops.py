@@ -46,6 +46,23 @@ def test_writes_after_the_loop_is_closed(loop_factory: LoopFactory) -> None:
     theirs.close()
 
 
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_a_pipe_is_closed_after_its_loop(loop_factory: LoopFactory, kind: str) -> None:
+    loop = loop_factory()
+    read_end, write_end = os.pipe()
+    ours, theirs = (read_end, write_end) if kind == "read" else (write_end, read_end)
+    making: Any = loop.connect_read_pipe if kind == "read" else loop.connect_write_pipe
+    transport, _ = loop.run_until_complete(making(asyncio.Protocol, open(ours, "rb" if kind == "read" else "wb", 0)))
+    loop.close()
+    with pytest.raises(RuntimeError, match="Event loop is closed"):
+        transport.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        del transport
+        gc.collect()
+    os.close(theirs)
+
+
 def test_descriptors_are_freed_with_their_transports(loop_factory: LoopFactory) -> None:
     loop = loop_factory()
     made = [connected(loop) for _ in range(20)]

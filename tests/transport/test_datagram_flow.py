@@ -327,3 +327,44 @@ def test_another_family(run: Any) -> None:
         await finish(recorder)
 
     run(main)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_an_exception_out_of_resume_writing_leaves_all_in_order(run: Any, closes: bool) -> None:
+    """SystemExit leaves the loop; the next run goes on."""
+
+    class Leaving(Recorder):
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            raise SystemExit(3)
+
+    async def block() -> tuple[Any, Any, socket.socket]:
+        transport, recorder, peer = await blocked_pair(Leaving)
+        # The low mark, a quarter, is above what some releases of asyncio forget to take away again.
+        transport.set_write_buffer_limits(high=100)
+        fill(transport)
+        assert recorder.flow == ["pause"]
+        if closes:
+            transport.close()
+        return transport, recorder, peer
+
+    async def until_told() -> None:
+        while recorder.flow == ["pause"]:
+            drain(peer)
+            await asyncio.sleep(0)
+
+    async def rest() -> None:
+        if not closes:
+            if run.is_ours:
+                before = run.loop.statistics().polls
+                await asyncio.sleep(0.05)
+                # It would be called again and again for a socket that has room.
+                assert run.loop.statistics().polls - before < 50
+            transport.close()
+        assert await recorder.lost is None
+        peer.close()
+
+    transport, recorder, peer = run.loop.run_until_complete(block())
+    with pytest.raises(SystemExit):
+        run.loop.run_until_complete(until_told())
+    run(rest)

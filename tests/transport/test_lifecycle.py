@@ -232,6 +232,31 @@ def test_an_interrupt_out_of_resume_writing(
         reported.take()  # as above
 
 
+@pytest.mark.oneloop_only("asyncio calls the writer of an empty queue, which fails")
+def test_an_interrupt_out_of_resume_writing_of_a_closing_transport(loop: asyncio.AbstractEventLoop) -> None:
+    class Interrupting(Recorder):
+        def resume_writing(self) -> None:
+            raise SystemExit
+
+    size = 1_000_000
+    transport, protocol, peer = loop.run_until_complete(connect("unix", Interrupting))
+    transport.write(bytes(size))
+    transport.close()
+
+    async def read() -> None:
+        total = 0
+        while total < size:
+            total += len(await loop.sock_recv(peer.end, 1 << 20))
+
+    reading = loop.create_task(read())
+    with pytest.raises(SystemExit):
+        loop.run_until_complete(protocol.wait_lost())
+    loop.run_until_complete(protocol.wait_lost())
+    loop.run_until_complete(reading)
+    peer.close()
+    loop.run_until_complete(settle())
+
+
 STEPS = ("close", "abort", "write_eof", "write", "large write", "peer closes", "peer resets", "peer sends")
 
 

@@ -59,6 +59,44 @@ async def test_a_terminal_is_read_and_written(loop: asyncio.AbstractEventLoop) -
     os.close(slave)
 
 
+@pytest.mark.parametrize("blocked", range(3))
+@pytest.mark.parametrize("ending", [None, 0, 1, 2])
+async def test_three_transports_of_one_pipe(loop: asyncio.AbstractEventLoop, blocked: int, ending: int | None) -> None:
+    """A program's logs, its progress and its results, all to standard output."""
+    if blocked == ending:
+        return
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    transports = []
+    for number in range(3):
+        file = open(write_end, "wb", 0, closefd=False)
+        transport, _ = await loop.connect_write_pipe(Recorder, file)
+        if number == blocked:
+            transport.set_write_buffer_limits(1 << 30)
+            transport.write(bytes(LARGE))
+        transports.append(transport)
+    if ending is not None:
+        transports[ending].abort()
+        await asyncio.sleep(0)
+    received = 0
+    for _ in range(2000):
+        try:
+            received += len(os.read(read_end, 1 << 16))
+        except BlockingIOError:
+            await asyncio.sleep(0.001)
+        if received == LARGE:
+            break
+    assert received == LARGE
+    for number, transport in enumerate(transports):
+        # Stock asyncio cannot abort what has ended.
+        if number != ending:
+            transport.abort()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    os.close(read_end)
+    os.close(write_end)
+
+
 async def test_a_new_transport_beside_one_that_is_closing(loop: asyncio.AbstractEventLoop) -> None:
     ours, theirs = pair()
     first, protocol = await loop.create_connection(Recorder, sock=ours)

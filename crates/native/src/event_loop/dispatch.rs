@@ -57,25 +57,27 @@ impl LoopCore {
         let source = self.sources.with(py, |sources| {
             let source = sources.get(fd.cast_unsigned() as usize)?.as_ref()?;
             (source.token == event.token).then(|| {
-                let guest = source.guest.as_deref().and_then(|guest| guest.receiver(py));
-                (source.owner.receiver(py), guest)
+                let guests = source.guests.iter().filter_map(|guest| guest.receiver(py));
+                (source.owner.receiver(py), guests.collect::<Vec<_>>())
             })
         });
-        let Some((receiver, guest)) = source else {
+        let Some((receiver, guests)) = source else {
             // The registration has no source, so nothing would handle its events, and every poll would report a
             // level-triggered event again.
             let ended = self.with_poller(py, |poller| poller.deregister(event.token));
             return ended.and_then(ignore_gone).map_err(|e| errors::os_error("epoll_ctl", &e));
         };
         self.meter.with(py, |meter| meter.events += 1);
-        let served = match receiver {
+        let mut served = match receiver {
             Some((object, on_ready)) => on_ready(owner, &object, event.readiness)
                 .or_else(|error| report_native(owner, &object, error)),
             None => Ok(()),
         };
-        let Some((object, on_ready)) = guest else { return served };
-        let guest_served = on_ready(owner, &object, event.readiness);
-        served.and(guest_served.or_else(|error| report_native(owner, &object, error)))
+        for (object, on_ready) in guests {
+            let guest_served = on_ready(owner, &object, event.readiness);
+            served = served.and(guest_served.or_else(|error| report_native(owner, &object, error)));
+        }
+        served
     }
 
     /// Takes the timers that are due now out, in order of their deadlines. They run after the handles

@@ -1,7 +1,8 @@
 //! Owners of descriptors: one source per descriptor number (S4).
 //!
-//! A second party may join a source while a closing transport still sends, because asyncio allows a program to watch
-//! the descriptor again by then. Both share one registration, whose interest is the union of theirs.
+//! Others may join a source: while a closing transport still sends, asyncio allows a program to watch the descriptor
+//! again, and several transports of pipes may have one number. They share one registration, whose interest is the union
+//! of theirs.
 //!
 //! A source is kept alive by its registration only while it has an interest. A transport that waits for nothing is
 //! known, but not kept: if the program drops it, it is collected and its peer sees the end, as in asyncio.
@@ -11,9 +12,9 @@ use super::source::Holder;
 use crate::errors;
 use crate::ffi::Object;
 use oneloop_engine::{Interest, Token};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
+use pyo3::{PyTypeCheck, intern};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -34,7 +35,7 @@ impl LoopCore {
             if sources.len() <= index {
                 sources.resize_with(index + 1, || None);
             }
-            sources[index].replace(Source { token, owner, guest: None })
+            sources[index].replace(Source { token, owner, guests: Vec::new() })
         });
         // The previous owner's descriptor was closed elsewhere; its token is stale by now.
         drop(old);
@@ -50,14 +51,13 @@ impl LoopCore {
         on_ready: OnReady,
     ) -> io::Result<Option<Token>> {
         let py = object.py();
-        let guest = Box::new(Party::new(object.clone().unbind(), on_ready, interest));
+        let guest = Party::new(object.clone().unbind(), on_ready, interest);
         let joined = self.sources.with(py, |sources| {
             let source = sources.get_mut(usize::try_from(fd).ok()?)?.as_mut()?;
-            let old = source.guest.replace(guest);
-            Some((source.token, source.interest(), old))
+            source.guests.push(guest);
+            Some((source.token, source.interest()))
         });
-        let Some((token, interest, old)) = joined else { return Ok(None) };
-        drop(old);
+        let Some((token, interest)) = joined else { return Ok(None) };
         // Always calls the kernel, because the number may belong to another file by now.
         let shared = self.with_poller(py, |poller| poller.reaffirm(token, interest))?;
         if shared.is_err() {
@@ -81,10 +81,10 @@ impl LoopCore {
         }
     }
 
-    /// True if a transport owns the number.
+    /// True if a transport has the number.
     pub fn is_transports(&self, py: Python<'_>, fd: RawFd) -> bool {
-        self.source_of(py, fd)
-            .is_some_and(|(other, _)| other.hasattr(intern!(py, "is_closing")).unwrap_or(false))
+        let is_one = |party: &Bound<'_, PyAny>| party.hasattr(intern!(py, "is_closing"));
+        self.parties_of(py, fd).iter().any(|party| is_one(party).unwrap_or(false))
     }
 
     /// Changes the interest of `object`. With `reaffirm` the kernel is called even if nothing has changed; ENOENT
@@ -209,19 +209,34 @@ impl LoopCore {
         drop(old);
     }
 
+    /// The first of those who receive a descriptor number's readiness that is of a class.
+    pub fn party_of<'py, T: PyTypeCheck>(
+        &self,
+        py: Python<'py>,
+        fd: RawFd,
+    ) -> Option<Bound<'py, T>> {
+        let index = usize::try_from(fd).ok()?;
+        self.sources.with(py, |sources| {
+            let source = sources.get(index)?.as_ref()?;
+            let parties = std::iter::once(&source.owner).chain(&source.guests);
+            parties.filter_map(|party| party.object(py)).find_map(|it| it.cast_into().ok())
+        })
+    }
+
     /// Everyone who receives a descriptor number's readiness.
-    pub fn parties_of<'py>(&self, py: Python<'py>, fd: RawFd) -> [Option<Bound<'py, PyAny>>; 2] {
+    fn parties_of<'py>(&self, py: Python<'py>, fd: RawFd) -> Vec<Bound<'py, PyAny>> {
         let found = usize::try_from(fd).ok().and_then(|index| {
             self.sources.with(py, |sources| {
                 let source = sources.get(index)?.as_ref()?;
-                let guest = source.guest.as_ref().and_then(|guest| guest.object(py));
-                Some([source.owner.object(py), guest])
+                let parties = std::iter::once(&source.owner).chain(&source.guests);
+                Some(parties.filter_map(|party| party.object(py)).collect())
             })
         });
         found.unwrap_or_default()
     }
 
-    /// Removes a party from its source. Returns it and the interest of the other party, if there is one.
+    /// Removes a party from its source. Returns it and the interest of those that stay, if there are any: also if it is
+    /// none of them.
     fn take_party(
         &self,
         py: Python<'_>,
@@ -230,18 +245,17 @@ impl LoopCore {
     ) -> (Option<Party>, Option<Interest>) {
         self.sources.with(py, |sources| {
             let Some(source) = source_at(sources, token) else { return (None, None) };
-            let is_owner = is_leaving(&source.owner);
-            let left = match source.guest.take() {
-                Some(guest) if is_owner => std::mem::replace(&mut source.owner, *guest),
-                Some(guest) if is_leaving(&guest) => *guest,
-                other => {
-                    source.guest = other;
-                    let taken =
-                        is_owner.then(|| sources[token.fd().cast_unsigned() as usize].take());
-                    return (taken.flatten().map(|source| source.owner), None);
-                }
+            let left = if !is_leaving(&source.owner) {
+                let index = source.guests.iter().position(&is_leaving);
+                index.map(|index| source.guests.remove(index))
+            } else if source.guests.is_empty() {
+                let taken = sources[token.fd().cast_unsigned() as usize].take();
+                return (taken.map(|source| source.owner), None);
+            } else {
+                let next = source.guests.remove(0);
+                Some(std::mem::replace(&mut source.owner, next))
             };
-            (Some(left), Some(source.interest()))
+            (left, Some(source.interest()))
         })
     }
 

@@ -1,4 +1,4 @@
-//! `Source`: what is registered for one descriptor: the owner of the number, and a second party that may have joined.
+//! `Source`: what is registered for one descriptor: the owner of the number, and others that may have joined.
 
 use oneloop_engine::{Interest, Readiness, Token};
 use pyo3::prelude::*;
@@ -70,29 +70,31 @@ impl<L> Party<L> {
 pub struct Source<L> {
     pub token: Token,
     pub owner: Party<L>,
-    /// A second party that watches the descriptor of a closing transport.
-    pub guest: Option<Box<Party<L>>>,
+    /// Others that watch the descriptor, in the order in which they came.
+    pub guests: Vec<Party<L>>,
 }
 
 impl<L> Source<L> {
-    /// The interest to register. If either party wants level-triggered events, both get them.
+    /// The interest to register. If one party wants level-triggered events, all get them.
     pub fn interest(&self) -> Interest {
-        let Some(guest) = &self.guest else { return self.owner.interest };
-        let both = self.owner.interest | guest.interest;
-        let all_edge =
-            self.owner.interest.contains(Interest::EDGE) && guest.interest.contains(Interest::EDGE);
-        if all_edge { both } else { both.without(Interest::EDGE) }
+        let mut all = self.owner.interest;
+        let mut is_edge = all.contains(Interest::EDGE);
+        for guest in &self.guests {
+            all = all | guest.interest;
+            is_edge &= guest.interest.contains(Interest::EDGE);
+        }
+        if is_edge { all } else { all.without(Interest::EDGE) }
     }
 
     pub fn party(&mut self, object: &Bound<'_, PyAny>) -> Option<&mut Party<L>> {
         if self.owner.is(object) {
             return Some(&mut self.owner);
         }
-        self.guest.as_deref_mut().filter(|guest| guest.is(object))
+        self.guests.iter_mut().find(|guest| guest.is(object))
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.owner.visit(visit)?;
-        self.guest.as_ref().map_or(Ok(()), |guest| guest.visit(visit))
+        self.guests.iter().try_for_each(|guest| guest.visit(visit))
     }
 }

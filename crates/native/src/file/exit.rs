@@ -51,11 +51,14 @@ impl Drop for Running {
 
 /// Wait for running calls, as `concurrent.futures` does for its threads: a thread that wakes up in a finalised
 /// interpreter cannot continue.
+///
+/// Raises:
+///     BaseException: that of a signal's handler, which ends the wait.
 #[pyfunction]
-pub fn wait_for_file_calls(py: Python<'_>) {
-    py.detach(|| {
-        while count(RUNNING.load(Ordering::Acquire), fork::generation()) > 0 {
-            thread::sleep(PAUSE);
-        }
-    });
+pub fn wait_for_file_calls(py: Python<'_>) -> PyResult<()> {
+    while count(RUNNING.load(Ordering::Acquire), fork::generation()) > 0 {
+        py.detach(|| thread::sleep(PAUSE));
+        py.check_signals()?;
+    }
+    Ok(())
 }

@@ -89,12 +89,7 @@ impl Watch {
 
     /// The watch on `fd`, if there is one.
     pub fn existing<'py>(owner: &Bound<'py, LoopCore>, fd: RawFd) -> Option<Bound<'py, Self>> {
-        owner
-            .get()
-            .parties_of(owner.py(), fd)
-            .into_iter()
-            .flatten()
-            .find_map(|object| object.cast_into::<Self>().ok())
+        owner.get().party_of(owner.py(), fd)
     }
 
     /// Updates the poller's registration to the current interest.

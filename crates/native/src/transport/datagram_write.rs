@@ -141,29 +141,29 @@ impl DatagramTransport {
         slf: &Bound<'_, Self>,
     ) -> PyResult<()> {
         let py = owner.py();
+        let mut told = Ok(());
         while let Some(datagram) = self.state.with(py, |s| s.queue.pop()) {
             match self.transmit(datagram.data.bind(py).as_any(), &datagram.to) {
-                Ok(()) => {}
-                Err(Refusal::Blocked) => {
-                    self.state.with(py, |s| s.queue.push_front(datagram));
-                    break;
-                }
-                Err(Refusal::Network(error)) => {
-                    self.report_received(owner, slf, error)?;
-                    break;
-                }
-                Err(Refusal::Fatal(error)) => return ending::fatal(slf, error, FATAL),
+                Ok(()) => continue,
+                Err(Refusal::Blocked) => self.state.with(py, |s| s.queue.push_front(datagram)),
+                Err(Refusal::Network(error)) => told = self.report_received(owner, slf, error),
+                Err(Refusal::Fatal(error)) => told = ending::fatal(slf, error, FATAL),
             }
+            break;
+        }
+        if self.state.with(py, |s| s.life.is_ended()) {
+            return told;
         }
         if self.state.with(py, |s| s.flow.resume(s.queue.len_bytes())) {
-            self.tell_protocol(slf, "resume_writing")?;
+            told = told.and(self.tell_protocol(slf, "resume_writing"));
         }
+        // Also after an exception that leaves the loop: nobody would serve the watch, or end the transport.
         let (empty, life) = self.state.with(py, |s| (s.queue.is_empty(), s.life));
-        match (empty, life) {
+        told.and(match (empty, life) {
             (false, _) => Ok(()),
             (true, Life::Closing) => ending::end_now(slf),
             (true, _) => ending::watch(slf),
-        }
+        })
     }
 
     fn send_after_loss(&self, py: Python<'_>) -> PyResult<()> {

@@ -206,8 +206,8 @@ impl ReadPipeTransport {
     }
 
     /// Close; `connection_lost(None)` follows, then the pipe object is closed.
-    fn close(slf: &Bound<'_, Self>) {
-        ending::lose(slf, None);
+    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        ending::close(slf)
     }
 
     /// True if the transport is closing or closed.

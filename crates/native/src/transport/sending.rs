@@ -331,10 +331,12 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
     // This may write more: only afterwards is it known whether the queue is empty. As in asyncio, a pipe's protocol
     // is resumed only when nothing is left.
     let may_resume = |out: &mut Outgoing| T::CHANNEL != Channel::Pipe || out.queue.is_empty();
+    let mut told = Ok(());
     if this.outgoing(py, |out| may_resume(out) && out.flow.resume(out.queue.len_bytes())) {
-        tell_protocol(slf, "resume_writing")?;
+        told = tell_protocol(slf, "resume_writing");
     }
-    if this.outgoing(py, |out| out.queue.is_empty()) { this.drained(slf) } else { Ok(()) }
+    // Also after an exception that leaves the loop: nobody else would end the transport.
+    if this.outgoing(py, |out| out.queue.is_empty()) { told.and(this.drained(slf)) } else { told }
 }
 
 /// At the end of the callback.
