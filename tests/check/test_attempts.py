@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import random
 import socket
 import time
+import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, closing, suppress
@@ -20,6 +22,7 @@ from oneloop.check import Options, Result, Target, check, fetch
 from oneloop.check.checking import Run
 from oneloop.check.schedule import Hold, Job, Schedule
 from tests.check.checked import checked
+from tests.client.servers import Peer, RawServer
 
 Answer = Callable[[str, str], str]
 """What is answered to a method and a path."""
@@ -203,3 +206,28 @@ async def test_pauses_that_others_were_asked_for_are_kept(loop: asyncio.Abstract
 async def test_options_are_given_in_one_way(loop: asyncio.AbstractEventLoop) -> None:
     with pytest.raises(TypeError, match="not both"):
         await anext(check([], Options(), retries=1))
+
+
+@pytest.mark.parametrize("coding", ["", "gzip", "deflate", "raw deflate", "gzip, cut"])
+async def test_a_list_that_is_fetched_is_decoded(loop: asyncio.AbstractEventLoop, coding: str) -> None:
+    text = b"http://somewhere.example/\n" * 20_000
+    body = {
+        "": text,
+        "gzip": gzip.compress(text),
+        "deflate": zlib.compress(text),
+        "raw deflate": zlib.compress(text, wbits=-15),
+        "gzip, cut": gzip.compress(text)[:-9],
+    }[coding]
+    name = coding.removeprefix("raw ").removesuffix(", cut")
+
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.answer(body, "200 OK", *([f"Content-Encoding: {name}"] if name else []))
+
+    with RawServer(serve) as server:
+        async with fetch.Fetcher(Options()) as fetcher, aclosing(fetcher.body(server.url)) as pieces:
+            if coding.endswith("cut"):
+                with pytest.raises(OSError, match="ends too early"):
+                    [piece async for piece in pieces]
+                return
+            assert b"".join([piece async for piece in pieces]) == text

@@ -130,3 +130,13 @@ def test_a_pool_is_given_no_more_than_it_needs_and_ends_with_its_consumer(monkey
     assert not pool.is_cancelled
     found.close()  # type: ignore[attr-defined]
     assert pool.is_cancelled
+
+
+def test_credentials_stay_with_their_host(farm: Farm) -> None:
+    for target in (farm.url("/echo/same"), farm.url("/echo/other", "other")):
+        got(farm.url(to(target)), auth=("user", "secret"))
+    got(farm.url("/echo/own").replace("://", "://a:b@"), auth=("user", "secret"))
+    sent = {key.partition("/echo/")[2]: heads[0].get("authorization") for key, heads in farm.seen()["headers"].items()}
+    assert {name: value for name, value in sent.items() if name in ("same", "other", "own")} == {
+        "same": "Basic dXNlcjpzZWNyZXQ=", "other": None, "own": "Basic YTpi",
+    }  # fmt: skip

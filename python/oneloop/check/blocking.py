@@ -23,7 +23,7 @@ from oneloop.http.client.errors import (
     TimeoutException,
     UnsupportedProtocol,
 )
-from oneloop.http.client.settings import Limits, Timeout
+from oneloop.http.client.settings import UNSET, Limits, Timeout
 from oneloop.http.client.sync_client import Client
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ class Blocking:
             headers=[("User-Agent", options.user_agent), ("Accept-Encoding", "gzip, deflate"), *options.headers],
             # No URL sees the cookies of another: each has its own, in `_follow`.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-            auth=options.auth,
             timeout=None,
             verify=context(options.insecure),
             proxy=options.proxy,
@@ -108,7 +107,7 @@ class Blocking:
         text = url_of(made.url)
         first = self._client.build_request(method, text)
         # The program's own, for its own URL's place.
-        given = first.headers.get("Cookie")
+        given, own = first.headers.get("Cookie"), options.auth
         request: Request | None = first
         hops: list[Hop] = []
         cookies = Cookies()
@@ -117,7 +116,8 @@ class Blocking:
             left_s = None if options.timeout_s is None else max(1e-9, began_s + options.timeout_s - time.monotonic())
             request.extensions["timeout"] = Timeout(None, total=left_s)
             sent_s = time.monotonic()
-            response = self._client.send(request, stream=True)
+            in_url = request.url.username or request.url.password
+            response = self._client.send(request, stream=True, auth=UNSET if own is None or in_url else own)
             try:
                 made.first_byte_s = time.monotonic() - sent_s
                 following = response.next_request if options.follow else None
@@ -129,7 +129,7 @@ class Blocking:
                     text = response.headers["location"].strip()
                     cookies.keep(str(request.url), response.headers.get_list("Set-Cookie"))
                     if following.url.key != request.url.key:
-                        given = None
+                        given = own = None
                     found = [value for value in (given, cookies.value(str(following.url))) if value]
                     if found:
                         following.headers["Cookie"] = "; ".join(found)

@@ -21,6 +21,7 @@ from oneloop.check.phases import Phases, limits_of
 from oneloop.check.places import Place, Places
 from oneloop.check.resolver import Resolver
 from oneloop.check.result import Hop, Result
+from oneloop.http.client.codings import decoder_for
 from oneloop.http.client.errors import RequestError, TimeoutException
 
 if TYPE_CHECKING:
@@ -167,8 +168,12 @@ class Fetcher:
             try:
                 if exchange.status != 200:
                     raise OSError(errno.EIO, f"status {exchange.status}", url)
+                decoder = decoder_for(_codings(exchange))
                 while piece := await exchange.piece():
-                    yield piece
+                    for part in (piece,) if decoder is None else decoder.pieces(piece):
+                        yield part
+                for part in () if decoder is None else decoder.pieces(b"", is_last=True):
+                    yield part
             finally:
                 exchange.close()
         except (Failure, RequestError, TimeoutError) as error:
@@ -332,6 +337,11 @@ def _fields(exchange: ClientExchange, name: bytes) -> list[bytes]:
     assert head is not None
     _, _, fields = parse_response_head(head)
     return [bytes(value) for key, value in fields if key.lower() == name]
+
+
+def _codings(exchange: ClientExchange) -> list[str]:
+    values = [value.decode("latin-1") for value in _fields(exchange, b"content-encoding")]
+    return [coding for value in values for coding in value.split(",")]
 
 
 def _seconds(retry_after: str | None) -> float | None:
