@@ -9,12 +9,13 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from oneloop.http import DecodingError
-from oneloop.http.client.codings import MOST_CODINGS, PIECE_BYTES, Decoder, _Gzip, decoder_for
+from oneloop.http.client.codings import MOST_CODINGS, PIECE_BYTES, Decoder, _Brotli, _Gzip, decoder_for
 
 TEXT = b"".join(b"%d words and more words\n" % number for number in range(2000))
 
@@ -196,3 +197,15 @@ def test_short_ones_behind_each_other(coding: str) -> None:
         pytest.skip(f"no package for {coding} is installed")
     body = b"".join(CODERS[coding](text) for text in (b"one ", b"two ", b"three"))
     assert decoder.whole(body) == b"one two three"
+
+
+def test_brotli_without_a_limit_gets_a_few_bytes_at_a_time() -> None:
+    """That before 1.2: a block of 16 MiB takes about fourteen bytes."""
+
+    class Decompressor:
+        def process(self, data: bytes) -> bytes:
+            assert len(data) <= 8
+            return data
+
+    decoder = Decoder([_Brotli(SimpleNamespace(Decompressor=Decompressor))])
+    assert decoder.whole(TEXT) == TEXT

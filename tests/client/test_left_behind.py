@@ -337,6 +337,25 @@ async def test_what_fails_is_freed_with_its_error(fail: Callable[[AsyncClient, s
         assert await left_of_failure(lambda client: fail(client, f"{server.url}/")) == []
 
 
+async def test_an_answer_that_has_begun_is_not_asked_for_again() -> None:
+    heads = 0
+
+    def serve(peer: Peer) -> None:
+        nonlocal heads
+        while peer.head():
+            heads += 1
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n" + (b"the whole" if heads != 2 else b"part"))
+            if heads == 2:
+                return
+
+    with RawServer(serve) as server:
+        async with AsyncClient() as client:
+            assert (await client.get(server.url)).text == "the whole"
+            with pytest.raises(RemoteProtocolError):
+                await client.get(server.url)
+    assert heads == 2
+
+
 def test_nothing_is_read_behind_a_record_that_cannot_be_decrypted(make_caller: MakeCaller) -> None:
     most = 64 << 20
     sent: list[int] = []

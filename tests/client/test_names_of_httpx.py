@@ -59,6 +59,16 @@ def test_links() -> None:
     assert Response(200).links == {}
 
 
+@pytest.mark.parametrize(
+    "field",
+    ["<" + " " * 60_000 + "x", "<" * 60_000, "<a>" + "; " * 30_000, "<a>;x=" + '"' * 60_001],
+    ids=["spaces", "beginnings", "parameters", "quotes"],
+)
+def test_links_of_a_hostile_server_take_no_time(field: str) -> None:
+    """As long as a head may be: the time must not square."""
+    assert [*Response(200, headers={"Link": field}).links] in ([], ["a"])
+
+
 def test_arguments_of_a_response() -> None:
     first = Response(302)
     response = Response(200, html="<p>é", history=[first], default_encoding="latin-1")

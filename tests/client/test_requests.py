@@ -414,15 +414,20 @@ def test_digest_auth(caller: Caller) -> None:
             found = dict(re.findall(r'(\w+)="?([^",]+)"?', head.partition("uthorization: Digest")[2]))
             if not found:
                 challenge = 'Digest realm="here", nonce="abc", qop="auth", algorithm=SHA-256, opaque="o"'
-                peer.answer(b"", "401 Unauthorized", f"WWW-Authenticate: {challenge}")
+                fields = f"WWW-Authenticate: {challenge}", "Set-Cookie: lb=1; Path=/", "Set-Cookie: old=2; Path=/"
+                peer.answer(b"", "401 Unauthorized", *fields)
                 continue
+            cookies.append(set(re.findall(r"[Cc]ookie: (.*)", head)[0].strip().split("; ")))
             first, second = digest("user", "here", "secret"), digest("GET", "/x")
             expected = digest(first, "abc", found["nc"], found["cnonce"], "auth", second)
             peer.answer(b"welcome" if found["response"] == expected else b"wrong")
 
+    cookies: list[set[str]] = []
     with RawServer(serve) as server:
         auth = DigestAuth("user", "secret")
-        first = caller.get(server.url + "/x", auth=auth)
+        first = caller.get(server.url + "/x", auth=auth, cookies={"session": "s", "old": "1"})
+        # Those of the 401 are sent too.
+        assert cookies == [{"session=s", "lb=1", "old=2"}]
         assert (first.content, [one.status_code for one in first.history]) == (b"welcome", [401])
         assert caller.get(server.url + "/x", auth=auth).history == []
 

@@ -17,7 +17,7 @@ STREAM = (
     b"event: named\rdata:two\rdata: lines\r\r"
     b"id: 7\r\nretry: 3000\r\ndata: three\r\n\r\n"
     b"unknown: field\n\ndata\n\n"
-    b'data: {"a": 1}\nretry: x\nid: a\0b\n\n'
+    b'data: {"a": 1}\nretry: x\nid: a\0b\nretry: ' + b"9" * 5000 + b"\n\n"
     b"data: cut off by the end\n"
 )
 EVENTS = [

@@ -62,7 +62,7 @@ def made_tunnel(loop: Any) -> Tunnel:
         is_closing=lambda: False,
         write=lambda _: None,
     )
-    return Tunnel(loop, SimpleNamespace(take=lambda: b"", protocol=object(), transport=transport))
+    return Tunnel(loop, SimpleNamespace(take=lambda: b"", error=None, protocol=object(), transport=transport))
 
 
 async def test_a_second_reader_is_cancelled_while_another_one_waits() -> None:

@@ -173,6 +173,9 @@ def test_bodies_of_requests(session: requests.Session, served: Farm) -> None:
 
 def test_failures_of_requests(session: requests.Session, served: Farm) -> None:
     assert asked(session, "http://127.0.0.1:1/") == ("ConnectionError",)
+    gone = dict.fromkeys(("http", "https"), "http://127.0.0.1:1")
+    for scheme in gone:
+        assert asked(session, f"{scheme}://somewhere.example/", proxies=gone) == ("ProxyError",)
     refused = {"https": f"http://127.0.0.1:{served.port}"}
     assert asked(session, "https://refused:1/", proxies=refused) == ("ProxyError",)
     with farm(secured=True) as other:

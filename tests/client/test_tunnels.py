@@ -255,3 +255,34 @@ def test_two_green_threads_that_read_one_response() -> None:
     is_refused = threading.Event()
     with RawServer(serve) as server:
         run_green(main)
+
+
+@pytest.mark.parametrize("resets", [True, False])
+def test_a_connection_that_has_failed_before_it_is_read(httpcore: Any, resets: bool) -> None:
+    def serve(peer: Peer) -> None:
+        peer.head()
+        peer.send(SWITCHES + b"abc")
+        peer.wait_delivered()
+        assert may_end.wait(60)
+        (peer.reset if resets else peer.end)()
+        is_over.set()
+
+    async def main(url: str) -> None:
+        async with httpcore.AsyncConnectionPool() as pool:
+            async with pool.stream("GET", url, headers={"Upgrade": "x"}) as response:
+                may_end.set()
+                while not is_over.is_set():
+                    await asyncio.sleep(0.001)
+                # The loop sees the end.
+                await asyncio.sleep(0.05)
+                stream = response.extensions["network_stream"]
+                assert await stream.read(10) == b"abc"
+                if not resets:
+                    assert await stream.read(10) == b""
+                    return
+                with pytest.raises(httpcore.ReadError):
+                    await stream.read(10)
+
+    may_end, is_over = threading.Event(), threading.Event()
+    with RawServer(serve) as server:
+        oneloop.run(main(server.url))

@@ -262,3 +262,31 @@ async def test_a_websocket_may_stay_open_for_longer_than_its_handshake_may_take(
                 await asyncio.wait_for(reader, 60)
             assert isinstance(end.value.__cause__, WriteTimeout)
             is_over.set()
+
+
+def closes_late(peer: Peer) -> None:
+    """Answers the close frame after several heartbeats, and says what came behind it."""
+    upgrade(peer)
+    while client_frame(peer)[0] != 8:
+        pass
+    peer.sock.settimeout(0.5)
+    with suppress(TimeoutError):
+        peer.send(b"\x88\x02\x03\xf3" if peer.sock.recv(1) else b"")
+    peer.sock.settimeout(60)
+    peer.send(b"\x88\x02\x03\xe8")
+
+
+def test_no_heartbeat_follows_the_close_frame() -> None:
+    async def main(url: str) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: reports.append(told))
+        async with AsyncClient() as client, client.websocket(url, heartbeat=0.1) as socket:
+            await socket.send("text")
+        assert socket.close_code == 1000
+
+    reports: list[Any] = []
+    with RawServer(closes_late) as server:
+        with Client() as client, client.websocket(server.url, heartbeat=0.1) as socket:
+            socket.send("text")
+        assert socket.close_code == 1000
+        oneloop.run(main(server.url))
+    assert reports == []

@@ -84,7 +84,7 @@ class AsyncClient(Core):
         Args:
             method: such as "GET".
             url: absolute, or added to `base_url`.
-            content: the body: bytes, text, a file, an asynchronous iterable of bytes.
+            content: the body: bytes, text, a file, an iterable or asynchronous iterable of bytes.
             data: the body: a form.
             files: the body: a multipart form; see `multipart.Multipart`.
             json: the body: anything that `json.dumps` can encode.
@@ -94,7 +94,7 @@ class AsyncClient(Core):
             auth: in place of the client's; None: none.
             follow_redirects: in place of the client's.
             timeout: in place of the client's.
-            extensions: `sni_hostname`, `target`.
+            extensions: `timeout`, `sni_hostname`, `target`.
 
         Raises:
             InvalidURL: the URL cannot be parsed.

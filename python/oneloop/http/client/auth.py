@@ -145,8 +145,7 @@ class DigestAuth(Auth):
             return
         request.headers["Authorization"] = self._credentials(request, self._challenge)  # type: ignore[assignment]
         if response.cookies:
-            request.headers.pop("cookie", None)
-            response.cookies.set_cookie_header(request)
+            _add_cookies(request, response)
         yield request
 
     def _credentials(self, request: Request, challenge: dict[str, str]) -> bytes:
@@ -199,6 +198,22 @@ class DigestAuth(Auth):
 
 def _quoted(value: bytes) -> bytes:
     return value.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+
+
+def _add_cookies(request: Request, response: Response) -> None:
+    """Send the response's cookies too; the newer of two with one name."""
+    before = request.headers.pop("cookie", None)
+    response.cookies.set_cookie_header(request)
+    fresh = request.headers.get("cookie")
+    names = {_cookie_name(one) for one in (fresh or "").split(";")}
+    kept = [one.strip() for one in (before or "").split(";") if _cookie_name(one) not in names]
+    both = [one for one in (*kept, fresh) if one]
+    if both:
+        request.headers["Cookie"] = "; ".join(both)
+
+
+def _cookie_name(pair: str) -> str:
+    return pair.partition("=")[0].strip()
 
 
 def _challenge_of(text: str, request: Request) -> dict[str, str]:

@@ -86,7 +86,7 @@ class Carrier:
     ) -> None:
         self._tls = tls
         self._limits = limits
-        self._proxy = proxy
+        self.proxy = proxy
         self._proxy_fields = list(proxy_fields)
         self._forwards = proxy is not None and proxy.is_http
         self._retries = retries
@@ -195,7 +195,7 @@ class Carrier:
             "https" if scheme in (b"https", b"wss") else "http",
             host.decode("ascii"),
             port or default_port,
-            self._proxy,
+            self.proxy,
             self._uds,
             sni,
             NEVER if self._forwards and scheme == b"http" else self._http2,

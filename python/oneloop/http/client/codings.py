@@ -20,6 +20,8 @@ PIECE_BYTES = 256 * 1024
 """The most that is decoded in one go, so that a few bytes cannot become gigabytes before anybody counts them."""
 _SLICE_BYTES = 1024
 """What a decoder without such a limit gets at a time."""
+_BROTLI_SLICE_BYTES = 8
+"""The same for brotli, where fourteen bytes can be 16 MiB (RFC 7932 section 9.2)."""
 _INPUT_BYTES = 16 * 1024
 """What any decoder gets at a time. zlib copies the rest of its input behind each piece, and behind each member."""
 MOST_CODINGS = 5
@@ -110,7 +112,7 @@ class _Brotli:
     def decode(self, data: bytes) -> Iterator[bytes]:
         self._has_begun = self._has_begun or bool(data)
         if not self._is_limited:
-            yield from filter(None, map(self._decompress, _slices(data, _SLICE_BYTES)))
+            yield from filter(None, map(self._decompress, _slices(data, _BROTLI_SLICE_BYTES)))
             return
         piece: bytes = self._decompress(data, output_buffer_limit=PIECE_BYTES) if data else b""
         while piece or not self._decoder.can_accept_more_data():

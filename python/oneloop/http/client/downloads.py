@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Download"]
 
-_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)", re.IGNORECASE | re.ASCII)
+_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.IGNORECASE | re.ASCII)
 
 
 class Download:

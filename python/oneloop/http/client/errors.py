@@ -222,7 +222,7 @@ class TooManyRedirects(RequestError):  # noqa: N818
 
 
 class HTTPStatusError(HTTPError):
-    """The status is 4xx or 5xx: raised by `Response.raise_for_status`."""
+    """The status is not 2xx: raised by `Response.raise_for_status` and by `download`."""
 
     def __init__(self, message: str, *, request: Request, response: Response) -> None:
         super().__init__(message, request=request)

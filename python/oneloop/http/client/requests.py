@@ -40,7 +40,7 @@ class Request:
         data: the body: a form.
         files: the body: a multipart form.
         json: the body: anything that `json.dumps` can encode.
-        extensions: `timeout`, `sni_hostname`, `trace`.
+        extensions: `timeout`, `sni_hostname`, `target`.
     """
 
     def __init__(

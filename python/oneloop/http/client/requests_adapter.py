@@ -94,8 +94,8 @@ class RequestsAdapter(BaseAdapter):
             requests.RequestException: there is no response; its subclass says why.
         """
         caller = self._callers.here()
+        carrier = self._carrier(request, verify, cert, proxies)
         try:
-            carrier = self._carrier(request, verify, cert, proxies)
             # Its loop must be able to close its connections when the thread has ended.
             if isinstance(caller, PlainCaller) and caller.end is None:
                 # Not a method: the adapter must be free to go before the thread.
@@ -104,7 +104,7 @@ class RequestsAdapter(BaseAdapter):
         except errors.InvalidURL as error:
             raise exceptions.InvalidURL(error, request=request) from error
         except errors.TransportError as error:
-            raise _error(error, request) from error
+            raise _error(error, request, carrier.proxy) from error
         return self._response(request, exchange, caller)
 
     def _carrier(self, request: PreparedRequest, verify: Any, cert: Any, proxies: Mapping[str, str] | None) -> Carrier:
@@ -315,10 +315,12 @@ _ERRORS: dict[type[Exception], Any] = {
 }
 
 
-def _error(error: errors.TransportError, request: PreparedRequest) -> Exception:
+def _error(error: errors.TransportError, request: PreparedRequest, proxy: Proxy | None) -> Exception:
     kind = _ERRORS.get(type(error), exceptions.ConnectionError)
     if isinstance(error.__cause__, ssl.SSLError):
         kind = exceptions.SSLError
+    elif proxy is not None and proxy.is_http and isinstance(error, (errors.ConnectError, errors.ConnectTimeout)):
+        kind = exceptions.ProxyError
     made: Exception = kind(str(error), request=request)
     return made
 

@@ -39,7 +39,7 @@ __all__ = ["Response"]
 
 _HAS_CODING = 2
 _VERSIONS = ("HTTP/1.0", "HTTP/1.1", "HTTP/2")
-_LINK = re.compile(r'<\s*([^>]*?)\s*>((?:;\s*[^=;,\s]+\s*(?:=\s*(?:"[^"]*"|[^;,\s]*))?\s*)*)')
+_LINK = re.compile(r'<([^<>]*)>((?:;\s*[^=;,\s]+\s*(?:=\s*(?:"[^"]*"|[^;,\s]*))?\s*)*)')
 _PARAMETER = re.compile(r';\s*([^=;,\s]+)\s*(?:=\s*(?:"([^"]*)"|([^;,\s]*)))?')
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -308,7 +308,7 @@ class Response:
         for field in self.headers.get_list("link"):
             for link in _LINK.finditer(field):
                 named = {match[1].lower(): match[2] or match[3] or "" for match in _PARAMETER.finditer(link[2])}
-                named["url"] = link[1]
+                named["url"] = link[1].strip()
                 found[named.get("rel") or named["url"]] = named
         return found
 

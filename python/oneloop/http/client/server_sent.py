@@ -18,6 +18,8 @@ __all__ = ["EventSource", "SSEError", "ServerSentEvent"]
 MAX_EVENT_BYTES = 1 << 20
 WANTS_EVENTS = {"accept": "text/event-stream", "cache-control": "no-store"}
 
+# More is no time to wait, and Python refuses to read thousands.
+_MOST_DIGITS = 18
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
@@ -151,7 +153,7 @@ class _Parser:
             self._event = value
         elif name == "id" and "\0" not in value:
             self._last_id = value
-        elif name == "retry" and value.isascii() and value.isdigit():
+        elif name == "retry" and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
             self._retry = int(value)
         else:
             # A field that nobody knows.

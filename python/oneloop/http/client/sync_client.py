@@ -172,7 +172,10 @@ _OF_CLIENT = ("cookies", "proxy", "timeout", "follow_redirects", "verify", "trus
 
 
 def request(method: str, url: URL | str, **arguments: Any) -> Response:
-    """Send one request with a client of its own; the arguments are those of `Client` and `Client.request`."""
+    """Send one request with a client of its own.
+
+    The arguments are those of `Client.request`, and of `Client` `proxy`, `verify` and `trust_env`.
+    """
     settings = {name: arguments.pop(name) for name in _OF_CLIENT if name in arguments}
     with Client(**settings) as client:
         return client.request(method, url, **arguments)

@@ -33,7 +33,8 @@ class Tunnel(asyncio.Protocol):
         self._loop = loop
         self._received = bytearray(exchange.take())
         self._is_over = self._is_full = self._is_paused = False
-        self._error: Exception | None = None
+        # It may have failed already.
+        self._error: Exception | None = exchange.error
         self._waiter: asyncio.Future[None] | None = None
         self._connection = exchange.protocol
         self._transport: Any = exchange.transport

@@ -294,6 +294,8 @@ class _Socket:
             return
         frame = self._frames.close(code, reason)
         self._has_sent_close = True
+        # Nothing follows a close frame.
+        self._stop()
         timer = self._caller.loop.call_later(CLOSE_TIME_S, self._drop)
         try:
             with suppress(WebSocketDisconnect):
