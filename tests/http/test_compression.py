@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from oneloop.http import AsyncClient
 from oneloop.http.compression import encoders, settings
 from tests.http.file_server import Answer, serving
 
@@ -83,6 +84,16 @@ async def test_sizes_that_do_not_pay_are_left() -> None:
 async def test_clients_that_do_not_want_it_vary(accepted: str) -> None:
     response = await ask(answering(HTML, ("etag", '"x"')), accept_encoding=accepted)
     assert (response.body, response.headers["vary"], response.headers["etag"]) == (TEXT, "accept-encoding", '"x"')
+
+
+@pytest.mark.parametrize("http2", [False, True])
+async def test_an_etag_becomes_weak_wherever_it_stands(http2: bool) -> None:
+    app = answering(("etag", '"x"'), HTML, ("x-etag", '"y"'))
+    async with serving(app=app, compress=settings()) as served, AsyncClient(http1=not http2, http2=http2) as client:
+        response = await client.get(f"http://127.0.0.1:{served.port}/")
+    assert response.http_version == ("HTTP/2" if http2 else "HTTP/1.1")
+    assert (response.content, response.headers["content-encoding"] in MADE) == (TEXT, True)
+    assert (response.headers["etag"], response.headers["x-etag"]) == ('W/"x"', '"y"')
 
 
 async def test_vary_is_said_once() -> None:

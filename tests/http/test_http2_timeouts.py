@@ -47,6 +47,27 @@ async def frames(wire: Wire) -> AsyncIterator[tuple[int, int, int, bytes]]:
 
 
 @virtual
+async def test_before_its_first_stream_a_connection_has_the_time_for_a_head() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, b"")
+
+    async with serving(app, keep_alive_timeout_s=1, header_timeout_s=20) as site:
+        wire = await site.connect()
+        await wire.send(GREETING)
+        await asyncio.sleep(10)
+        await wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, head()))
+        kinds = [kind async for kind, _, stream, _ in frames(wire) if stream == 1]
+        assert kinds[0] == HEADERS
+        # After its last stream, that for keeping it.
+        assert now_s() <= 14
+        wire = await site.connect()
+        began_s = now_s()
+        await wire.send(GREETING)
+        await wire.rest()
+        assert 20 <= now_s() - began_s <= 22
+
+
+@virtual
 async def test_a_client_that_takes_a_response_slowly_gets_all() -> None:
     """Each part that it takes gives it the whole time again."""
     size, step = 300_000, 20_000

@@ -103,7 +103,8 @@ def test_uvicorns_defaults_are_ours() -> None:
         ({"reload_dirs": ["."]}, "--reload-dir, --reload-include and --reload-exclude need --reload"),
         ({"forwarded_allow_ips": "10.0.0.1/8"}, "--forwarded-allow-ips: '10.0.0.1/8' is neither a network"),
         ({"forwarded_allow_ips": "foo"}, "--forwarded-allow-ips: 'foo' is not an IP address, a network, the path"),
-        ({"proxy_allow_ips": ["foo"]}, "--proxy-allow-ips: 'foo' is not an IP address"),
+        ({"proxy_protocol": True, "proxy_allow_ips": ["foo"]}, "--proxy-allow-ips: 'foo' is not an IP address"),
+        ({"proxy_allow_ips": ["10.0.0.1"]}, "--proxy-allow-ips needs --proxy-protocol"),
         ({"forwarded_allow_ips": "*,foo"}, "--forwarded-allow-ips: 'foo' is not an IP address"),
     ],
 )

@@ -57,13 +57,13 @@ def test_a_change_starts_it_again(tmp_path: Path) -> None:
 
 
 def quiet(service: Service) -> int:
-    """Wait until the service says nothing more; return how many workers were started."""
+    """Wait until the service says nothing more; return how many workers were started, or failed to."""
     text = ""
     while text != service.log.text:
         text = service.log.text
         for _ in range(4):
             service.log.read_more(0.2)
-    return text.count("Started server process")
+    return text.count("Started server process") + text.count("failed to start")
 
 
 @pytest.mark.parametrize("arguments", [(), ("--limit-max-requests", "1")], ids=["SIGHUP", "a limit"])
@@ -78,21 +78,25 @@ def test_what_replaces_a_worker_is_not_replaced_itself(tmp_path: Path, arguments
         assert service.end() == 0
 
 
-def test_changes_while_the_old_worker_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("second", [APPS, "broken("], ids=["works", "broken"])
+def test_changes_while_the_old_worker_ends(tmp_path: Path, second: str) -> None:
     waits = ("--timeout-graceful-shutdown", "60")
     with Service(tmp_path, "--reload", "--reload-delay", "0.05", *waits) as service:
         waiting = service.held("/wait")
-        for number in (1, 2):
+        for number, source in enumerate((APPS, second), 1):
             for _ in range(50):
-                (tmp_path / "apps.py").write_text(APPS)
+                (tmp_path / "apps.py").write_text(source)
                 service.log.read_more(0.2)
                 if service.log.text.count("Detected changes") >= number:
                     break
-        service.log.wait_for("Started server process")
+        service.log.wait_for("Started server process" if second == APPS else "failed to start")
         started = quiet(service)
         (tmp_path / "go").touch()
         assert read_all(waiting).startswith(b"HTTP/1.1 200 OK")
         assert quiet(service) == started
+        if second != APPS:
+            (tmp_path / "apps.py").write_text(APPS)
+            service.log.wait_for("Application startup complete")
         assert service.get("/").isdecimal()
         assert service.end() == 0
 

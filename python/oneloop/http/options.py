@@ -327,6 +327,8 @@ class Options:
     def _check_processes(self) -> None:
         if self.limit_max_requests_jitter and self.limit_max_requests is None:
             raise OptionError("--limit-max-requests-jitter needs --limit-max-requests")
+        if not self.proxy_protocol and self.proxy_allow_ips != "*":
+            raise OptionError("--proxy-allow-ips needs --proxy-protocol")
         if not self.reload and (self.reload_dirs or self.reload_includes or self.reload_excludes):
             raise OptionError("--reload-dir, --reload-include and --reload-exclude need --reload")
         for folder in self.reload_dirs:

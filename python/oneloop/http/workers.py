@@ -71,6 +71,8 @@ class Place:
     worker: Worker | None = None
     successor: Worker | None = None
     start_at_s: float | None = None
+    waits_for_end: bool = False
+    """Its next worker starts when the one before has ended."""
     failures: int = 0
 
 
@@ -257,7 +259,7 @@ class Parent:
 
     def _fill(self, place: Place) -> None:
         """Start the worker of an empty place, or the successor of its worker."""
-        place.start_at_s = None
+        place.start_at_s, place.waits_for_end = None, False
         if self._state.endings or place not in self._places:
             return
         if place.worker is None:
@@ -391,7 +393,8 @@ class Parent:
         for worker in old:
             if worker is not None:
                 self._finish(worker, b"F")
-        if old == (None, None):
+        place.waits_for_end = old != (None, None)
+        if not place.waits_for_end:
             self._fill(place)
 
     def _tell_ready(self) -> None:
@@ -421,7 +424,7 @@ class Parent:
         pid, reason = worker.child.pid, reason_of(status, is_killed=worker.is_killed)
         if worker.is_ending or self._state.endings:
             log.info("Worker [%d] %s.", pid, reason)
-            if self._work.watch is not None and self._places[0].worker is None:
+            if self._places[0].waits_for_end:
                 self._fill(self._places[0])
             return
         if place is None:
