@@ -213,6 +213,23 @@ def test_a_result_that_a_closed_loop_has_dropped_counts_once() -> None:
     assert calls == ["ready"]
 
 
+def test_a_result_for_a_closed_loop_is_ready_at_once() -> None:
+    calls: list[str] = []
+
+    class Hub:
+        _is_parents = False
+
+        def run_callback_threadsafe(self, callback: Callable[[], object]) -> None:
+            raise RuntimeError("closed")
+
+    result = ThreadResult(None, Hub(), lambda: calls.append("ready"))  # type: ignore[arg-type]
+    result.set(1)
+    assert calls == ["ready"]
+    del result
+    gc.collect()
+    assert calls == ["ready"]
+
+
 async def _applied(pool: ThreadPool) -> Any:
     return await asyncio.get_running_loop().run_green(pool.apply, len, ("ab",))  # type: ignore[attr-defined]
 

@@ -1,7 +1,7 @@
 """`LockType`: the lock of `_thread` for green threads, and `RLock`, the reentrant lock.
 
-The holder can be a green thread of any OS thread, or an OS thread without a hub. Without contention, the operations are
-native code. How a waiter waits depends on its kind:
+The holder can be a green thread of any OS thread, or an OS thread without a hub. Taking it, waiting and handing it over
+are native code; how a waiter waits is decided here, and depends on its kind:
 
 - A green thread or a script's main greenlet is parked, so that other green threads run.
 - An OS thread without a hub (an executor's, for example) is blocked, because it has no green threads.
