@@ -163,11 +163,13 @@ impl TlsTransport {
 
     /// One side has ended the connection: what is written is lost.
     pub fn is_over(&self, py: Python<'_>) -> bool {
-        let (phase, under) =
-            self.state.with(py, |s| (s.phase, s.under.as_ref().map(|under| under.clone_ref(py))));
-        // A send may have failed below, which is told in the next tick.
-        let is_lost = matches!(under, Some(Under::Stream(stream)) if stream.get().is_over(py));
-        is_lost || !matches!(phase, Phase::Handshake | Phase::Wrapped)
+        self.has_failed_below(py) || !matches!(self.phase(py), Phase::Handshake | Phase::Wrapped)
+    }
+
+    /// A send has failed below, which is told in the next tick.
+    pub fn has_failed_below(&self, py: Python<'_>) -> bool {
+        let under = self.state.with(py, |s| s.under.as_ref().map(|under| under.clone_ref(py)));
+        matches!(under, Some(Under::Stream(stream)) if stream.get().is_over(py))
     }
 
     /// What was still queued when the connection was lost, here and below.

@@ -222,7 +222,8 @@ impl TlsTransport {
             }
             if may_send && stops && sent.len() * PIECE >= BATCH {
                 this.send(py, &std::mem::take(&mut sent))?;
-                is_stopped = this.is_over(py) || this.state.with(py, |s| s.out.is_blocked);
+                // A peer that has ended its side may read on: `is_over` would be true.
+                is_stopped = this.has_failed_below(py) || this.state.with(py, |s| s.out.is_blocked);
                 if is_stopped {
                     break;
                 }
