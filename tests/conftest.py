@@ -129,6 +129,7 @@ def audit(request: pytest.FixtureRequest, reported: Reported) -> Iterator[None]:
     before = descriptors.open_descriptors()
     threads = set(threading.enumerate())
     processes = children.living()
+    handled = sys.exc_info()[1]
     yield
     gc.collect()
     ending = [thread for thread in threading.enumerate() if thread not in threads]
@@ -148,6 +149,9 @@ def audit(request: pytest.FixtureRequest, reported: Reported) -> Iterator[None]:
     ended = children.end_since(processes)
     if ended:
         raise LeftBehindError(f"child processes left: {ended}")
+    if sys.exc_info()[1] is not handled:
+        # It would be the context of the errors of other tests; tests/tracing.py.
+        raise LeftBehindError(f"an exception is being handled for ever: {sys.exc_info()[1]!r}")
     if reported.contexts:
         raise LeftBehindError(f"unexpected calls of the exception handler: {reported.contexts}")
     if FAILED in request.node.stash:

@@ -18,6 +18,7 @@ from oneloop.http.client import openings
 from oneloop.http.client.dialing import begin
 from tests.client.conftest import MakeCaller
 from tests.client.servers import Peer, RawServer, echo, full_listener
+from tests.tracing import traced
 
 SOURCES = [str(Path(package.__file__).parent / f"{name}.py") for name in ("pools", "openings", "resolving", "routes")]
 
@@ -95,16 +96,12 @@ def test_interrupted_at_each_line(target: str, request: pytest.FixtureRequest) -
             ) as client:
                 # Its loop is there afterwards, its connection is not.
                 client.get(f"{server.url}/first")
-                before = sys.gettrace()
-                sys.settrace(interruption)
                 try:
-                    client.get(server.url + target)
+                    traced(lambda client=client: client.get(server.url + target), interruption)
                 except KeyboardInterrupt:
                     pass
                 else:
                     assert not interruption.place, "the exception is lost"
-                finally:
-                    sys.settrace(before)
                 if not interruption.place:
                     break
                 gc.collect()

@@ -22,6 +22,7 @@ import pytest
 import oneloop
 from oneloop import signals
 from tests.loop.sleeping import Sleeping
+from tests.tracing import traced
 
 MINE, OTHER = signal.SIGUSR1, signal.SIGUSR2
 
@@ -265,12 +266,7 @@ def lines_of(function: Callable[[], None], at: int = -1, sig: int = 0) -> int:
             count += 1
         return trace
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        function()
-    finally:
-        sys.settrace(before)
+    traced(function, trace)
     return count
 
 
@@ -427,14 +423,10 @@ def interrupted(function: Callable[[], object], number: int) -> bool:
                 raise KeyboardInterrupt
         return trace
 
-    before = sys.gettrace()
-    sys.settrace(trace)
     try:
-        function()
+        traced(function, trace)
     except KeyboardInterrupt:
         return True
-    finally:
-        sys.settrace(before)
     return False
 
 
