@@ -17,6 +17,7 @@ from oneloop.green.hub import get_hub, has_hub
 from oneloop.green.local import local
 from oneloop.green.parking_selector import ParkingSelector
 from oneloop.green.steps import block_in_steps
+from oneloop.green.threadlock import RLock
 from oneloop.loop import Loop
 
 if TYPE_CHECKING:
@@ -179,6 +180,12 @@ def install() -> None:
     vars(own).update(vars(selector_events.selectors))  # type: ignore[attr-defined]
     own.DefaultSelector = own.EpollSelector = ParkingSelector
     _replace(selector_events, "selectors", own, undo)
+    if hasattr(asyncio.events, "_ThreadSafeHandle"):
+        # Since Python 3.14 a handle for other threads has a lock while its callback runs, and that may block.
+        own = types.ModuleType("threading")
+        vars(own).update(vars(asyncio.events.threading))  # type: ignore[attr-defined]
+        own.RLock = RLock
+        _replace(asyncio.events, "threading", own, undo)
     _replace(policy, "_loop_factory", staticmethod(factories.default_loop), undo)
     _replace(policy, "_Local", _CurrentLoop, undo)
     for module in (asyncio, unix_events):
