@@ -123,6 +123,79 @@ with open("/proc/self/stat", "rb") as file: print(os.read(file.fileno(), 4) != b
     ]
 
 
+def test_descriptors_that_cannot_be_read_or_written() -> None:
+    """The error is the kernel's, at once: no data or room that anybody waits for would make it another."""
+    out = patched("""
+        import os, select, socket, tempfile, time
+        from oneloop import green
+        from oneloop.green import monkey
+
+        def opened():
+            reader, writer = os.pipe()
+            yield "reader", reader, False, True
+            yield "writer", writer, True, False
+            tcp = socket.create_server(("127.0.0.1", 0))
+            yield "TCP", tcp.fileno(), True, True
+            unix = socket.socket(socket.AF_UNIX)
+            unix.bind("")
+            unix.listen()
+            for listening in (tcp, unix):
+                os.set_blocking(listening.fileno(), True)
+            yield "Unix", unix.fileno(), True, True
+            yield "epoll", epoll.fileno(), True, True
+            yield "pidfd", os.pidfd_open(os.getpid()), True, True
+            if hasattr(os, "timerfd_create"):
+                yield "timerfd", os.timerfd_create(time.CLOCK_MONOTONIC), False, True
+
+        epoll = monkey.get_original("select", "epoll")()
+        source, null = tempfile.TemporaryFile(), os.open(os.devnull, os.O_WRONLY)
+        null_reader = os.open(os.devnull, os.O_RDONLY)
+        source.write(b"abc")
+        source.flush()
+        READS = {
+            "read": lambda fd: (fd, 10),
+            "readv": lambda fd: (fd, [bytearray(10)]),
+            "eventfd_read": lambda fd: (fd,),
+            "splice": lambda fd: (fd, null, 10),
+        }
+        WRITES = {
+            "write": lambda fd: (fd, b"x" * 10_000),
+            "writev": lambda fd: (fd, [b"x"]),
+            "eventfd_write": lambda fd: (fd, 1),
+            "sendfile": lambda fd: (fd, source.fileno(), 0, 3),
+        }
+
+        def outcome(function, args):
+            try:
+                return function(*args)
+            except OSError as error:
+                return type(error), error.errno
+
+        green.spawn(green.sleep, 60)
+        compared = 0
+        for kind, fd, is_read, is_written in opened():
+            for name, arguments in {**(READS if is_read else {}), **(WRITES if is_written else {})}.items():
+                expected = outcome(monkey.get_original("os", name), arguments(fd))
+                assert isinstance(expected, tuple), (kind, name, expected)
+                with green.Timeout(5, RuntimeError((kind, name))):
+                    assert outcome(getattr(os, name), arguments(fd)) == expected, (kind, name)
+                compared += 1
+        # Only the other side is wrong.
+        (reader, writer), (_, full) = os.pipe(), os.pipe()
+        os.set_blocking(full, False)
+        while not isinstance(outcome(monkey.get_original("os", "write"), (full, bytes(4096))), tuple):
+            pass
+        os.set_blocking(full, True)
+        for args in ((reader, null_reader, 1), (writer, full, 1), (reader, -1, 1), (-1, full, 1)):
+            expected = outcome(monkey.get_original("os", "splice"), args)
+            assert isinstance(expected, tuple), (args, expected)
+            with green.Timeout(5, RuntimeError(args)):
+                assert outcome(os.splice, args) == expected, args
+        print(compared)
+    """)
+    assert int(out) >= 40
+
+
 def test_a_listener() -> None:
     out = patched(
         COUNTING

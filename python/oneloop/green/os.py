@@ -199,6 +199,8 @@ def splice(src: int, dst: int, count: int, *args: Any, **kwargs: Any) -> int:
         for fd, for_writing in ((src, False), (dst, True))
         if not (flags & _stock.SPLICE_F_NONBLOCK and _is_pipe(fd))
     ]
+    if any(_is_other_way(fd, for_writing) for fd, for_writing in waits):
+        return _splice(src, dst, count, *args, **kwargs)
     while True:
         for fd, for_writing in waits:
             wait_if_blocking(fd, for_writing)
@@ -232,8 +234,14 @@ def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int) -> int:
     return _call(out_fd, True, _sendfile, out_fd, in_fd, offset, count)
 
 
-def wait_if_blocking(fd: int, for_writing: bool) -> None:
-    """Wait until the kernel's call on a descriptor would not block. No effect if it is not a green thread's to wait."""
+def wait_if_blocking(fd: int, for_writing: bool, *, accepts: bool = False) -> None:
+    """Wait until the kernel's call on a descriptor would not block. No effect if it is not a green thread's to wait.
+
+    Args:
+        fd: the descriptor.
+        for_writing: whether the call writes; otherwise it reads.
+        accepts: the call is `accept`, which waits for what is an error in any other call.
+    """
     if not may_wait():
         return
     poll = _poll()
@@ -243,13 +251,45 @@ def wait_if_blocking(fd: int, for_writing: bool) -> None:
         # The call itself says what is wrong.
         return
     # Also ready: regular files, closed descriptors, the end of a file.
-    if poll.poll(0) or (fcntl.fcntl(fd, fcntl.F_GETFL) & _stock.O_NONBLOCK and not is_blocking(fd)):
+    if poll.poll(0):
+        return
+    if fcntl.fcntl(fd, fcntl.F_GETFL) & _stock.O_NONBLOCK and not is_blocking(fd):
+        return
+    if not accepts and _fails_at_once(fd, for_writing):
         return
     try:
         _wait_level(fd, for_writing)
     except PermissionError:
         # A device that epoll does not know: the call blocks.
         return
+
+
+def _fails_at_once(fd: int, for_writing: bool) -> bool:
+    """Whether the kernel's call on a descriptor that is not ready is an error that it would not wait for."""
+    if _is_other_way(fd, for_writing):
+        return True
+    mode = _stock.fstat(fd).st_mode
+    if stat.S_ISSOCK(mode):
+        with _socket.socket(fileno=_stock.dup(fd)) as known:
+            return bool(known.getsockopt(_socket.SOL_SOCKET, _socket.SO_ACCEPTCONN))
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        return False
+    # The kernel's own kinds: some can only be polled.
+    try:
+        kind = _stock.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 - avoids importing pathlib
+    except OSError:
+        # Without /proc nobody knows.
+        return False
+    return "[eventfd]" not in kind if for_writing else any(one in kind for one in ("eventpoll", "pidfd", "io_uring"))
+
+
+def _is_other_way(fd: int, for_writing: bool) -> bool:
+    """Whether a descriptor is open for the other direction only, or is none."""
+    try:
+        access = fcntl.fcntl(fd, fcntl.F_GETFL) & _stock.O_ACCMODE
+    except (OSError, TypeError, ValueError, OverflowError):
+        return True
+    return access == (_stock.O_RDONLY if for_writing else _stock.O_WRONLY)
 
 
 def _is_stream(fd: int) -> bool:

@@ -50,7 +50,7 @@ def adapt_connection(module: Any) -> None:
     accept = module.SocketListener.accept
 
     def accept_green(self: Any) -> Any:
-        green_os.wait_if_blocking(self._socket.fileno(), False)
+        green_os.wait_if_blocking(self._socket.fileno(), False, accepts=True)
         return accept(self)
 
     module.SocketListener.accept = accept_green
