@@ -196,6 +196,74 @@ def test_descriptors_that_cannot_be_read_or_written() -> None:
     assert int(out) >= 40
 
 
+def test_a_queue_that_can_be_joined() -> None:
+    """A green thread that waits for the lock of other processes keeps no other one from putting."""
+    out = patched("""
+        import multiprocessing, threading
+        from oneloop import green
+
+        queue = multiprocessing.get_context("fork").JoinableQueue()
+        queue.put(0)
+        queue.get()
+        is_held = threading.Event()
+
+        def holder():
+            with queue._cond:
+                is_held.set()
+                green.sleep(0.05)
+
+        threads = [threading.Thread(target=holder)]
+        threads += [threading.Thread(target=queue.put, args=(number,)) for number in (1, 2)]
+        threads[0].start()
+        is_held.wait()
+        for thread in threads[1:]:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(sorted(queue.get() for _ in range(2)))
+        for _ in range(3):
+            queue.task_done()
+        queue.join()
+        try:
+            queue.task_done()
+        except ValueError as error:
+            print(error)
+        full = multiprocessing.JoinableQueue(1)
+        full.put(1)
+        try:
+            full.put(2, timeout=0.001)
+        except Exception as error:
+            print(type(error).__name__)
+        full.close()
+        try:
+            full.put(3)
+        except ValueError as error:
+            print(str(error).endswith("is closed"))
+    """)
+    assert out.splitlines() == ["[1, 2]", "task_done() called too many times", "Full", "True"]
+
+
+def test_the_thread_that_shares_descriptors_is_stopped_meanwhile() -> None:
+    out = patched("""
+        import os, threading
+        from multiprocessing import resource_sharer
+
+        reader, _ = os.pipe()
+        resource_sharer.DupFd(reader)
+        stopping = threading.Thread(target=resource_sharer.stop)
+        stopping.start()
+        shared = []
+        sharing = threading.Thread(target=lambda: shared.append(resource_sharer.DupFd(reader)))
+        sharing.start()
+        stopping.join()
+        sharing.join()
+        descriptor = shared[0].detach()
+        print(os.fstat(descriptor).st_ino == os.fstat(reader).st_ino)
+        resource_sharer.stop()
+    """)
+    assert out == "True\n"
+
+
 def test_a_listener() -> None:
     out = patched(
         COUNTING

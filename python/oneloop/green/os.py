@@ -127,11 +127,17 @@ def read(fd: int, length: int, /) -> bytes:
     Raises:
         OSError: as `os.read`.
     """
+    if type(length) is int and length <= 0:
+        # Nothing to wait for.
+        return _read(fd, length)
     return _call(fd, False, _read, fd, length)
 
 
 def readv(fd: int, buffers: Any, /) -> int:
     """Like `os.readv`; see `read`."""
+    if not _size(buffers, writable=True):
+        # Nothing to wait for.
+        return _readv(fd, buffers)
     return _call(fd, False, _readv, fd, buffers)
 
 
@@ -142,6 +148,9 @@ def write(fd: int, data: Any, /) -> int:
         OSError: as `os.write`; if a part was written before it, the size of that part is returned.
     """
     view = memoryview(data)
+    if not view.nbytes and _is_stream(fd):
+        # Nothing that needs room. An empty datagram does.
+        return _write(fd, data)
     if view.nbytes <= PIPE_BUF or not may_wait() or not _is_stream(fd):
         return _call(fd, True, _write, fd, data)
     # What is left after this has room in whatever is writable, so that the kernel does not wait.
@@ -169,13 +178,28 @@ def _call(fd: int, for_writing: bool, function: Callable[..., T], *args: Any) ->
             # A socket for whose program it blocks. Another green thread was faster.
             if not (may_wait() and is_blocking(fd)):
                 raise
+            get_hub().pause()
 
 
 def writev(fd: int, buffers: Any, /) -> int:
     """Like `os.writev`; see `write`."""
-    if may_wait() and sum(memoryview(one).nbytes for one in buffers) > PIPE_BUF and _is_stream(fd):
+    size = _size(buffers)
+    if not size and _is_stream(fd):
+        return _writev(fd, buffers)
+    if size > PIPE_BUF and may_wait() and _is_stream(fd):
         return write(fd, b"".join(buffers))
     return _call(fd, True, _writev, fd, buffers)
+
+
+def _size(buffers: Any, *, writable: bool = False) -> int:
+    """How many bytes there are in a sequence of buffers; 0 too if the kernel's call says what is wrong with them."""
+    if not hasattr(type(buffers), "__getitem__"):
+        return 0
+    try:
+        views = [memoryview(buffer) for buffer in buffers]
+    except TypeError:
+        return 0
+    return 0 if writable and any(view.readonly for view in views) else sum(view.nbytes for view in views)
 
 
 def eventfd_read(fd: int) -> int:
@@ -199,7 +223,7 @@ def splice(src: int, dst: int, count: int, *args: Any, **kwargs: Any) -> int:
         for fd, for_writing in ((src, False), (dst, True))
         if not (flags & _stock.SPLICE_F_NONBLOCK and _is_pipe(fd))
     ]
-    if any(_is_other_way(fd, for_writing) for fd, for_writing in waits):
+    if count <= 0 or any(_is_other_way(fd, for_writing) for fd, for_writing in waits):
         return _splice(src, dst, count, *args, **kwargs)
     while True:
         for fd, for_writing in waits:
@@ -228,6 +252,8 @@ def _is_ready(fd: int, for_writing: bool) -> bool:
 
 def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int) -> int:
     """Like `os.sendfile`: other green threads run while the receiver has no room. It may send less than `count`."""
+    if _is_other_way(in_fd, False):
+        return _sendfile(out_fd, in_fd, offset, count)
     if may_wait() and not fcntl.fcntl(out_fd, fcntl.F_GETFL) & _stock.O_NONBLOCK and _is_stream(out_fd):
         # What is writable has room for this, so that the kernel does not wait.
         count = min(count, PIPE_BUF)

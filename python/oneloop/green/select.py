@@ -6,7 +6,6 @@ Names that are not defined here come from the standard library's module.
 from __future__ import annotations
 
 import math
-import operator
 import select as _stock
 import sys
 from errno import EBADF
@@ -15,6 +14,7 @@ from typing import Any, Self
 
 from oneloop.green.hub import Countdown, has_hub
 from oneloop.green.readiness import wait_for_any, wait_for_epoll
+from oneloop.green.seconds import checked_seconds, real_number
 
 __implements__ = ["epoll", "poll", "select"]
 __all__ = [name for name in dir(_stock) if not name.startswith("_")]
@@ -37,7 +37,8 @@ def select(
 
     Raises:
         OSError: a descriptor is closed.
-        ValueError: the timeout is negative.
+        ValueError: the timeout is negative or NaN.
+        OverflowError: the timeout is more than 292 years.
         TypeError: an argument has the wrong type.
         BlockingSwitchOutError: called in a coroutine or a callback that may not block, and it would have to wait.
     """
@@ -61,11 +62,9 @@ def _seconds(timeout: Any) -> float | None:
     if timeout is None:
         return None
     try:
-        seconds = timeout if isinstance(timeout, float) else float(operator.index(timeout))
+        seconds = checked_seconds(timeout)
     except TypeError:
         raise TypeError("timeout must be a float or None") from None
-    if math.isnan(seconds):
-        raise ValueError("Invalid value NaN (not a number)")
     if seconds < 0:
         raise ValueError("timeout must be non-negative")
     return seconds
@@ -173,12 +172,13 @@ def _seconds_of_milliseconds(timeout: Any) -> float | None:
     if timeout is None:
         return None
     try:
-        milliseconds = math.ceil(timeout) if isinstance(timeout, float) else operator.index(timeout)
+        number = real_number(timeout)
     except TypeError:
         raise TypeError("timeout must be an integer or None") from None
+    milliseconds = math.ceil(number)
     if abs(milliseconds) > _LONGEST_MS:
         raise OverflowError("timeout is too large")
-    return None if timeout < 0 else milliseconds / 1000
+    return None if number < 0 else milliseconds / 1000
 
 
 class epoll:  # noqa: N801 - the standard library's name
@@ -227,11 +227,15 @@ class epoll:  # noqa: N801 - the standard library's name
         None or a negative timeout means no limit.
 
         Raises:
+            TypeError: the timeout is no number.
+            ValueError: the timeout is NaN.
+            OverflowError: the timeout is more than 292 years.
             BlockingSwitchOutError: called in a coroutine or a callback that may not block, and it would have to wait.
         """
         if not has_hub():
             return self._polled.poll(timeout, maxevents)
-        left = Countdown(None if timeout is None or timeout < 0 else timeout)
+        seconds = None if timeout is None else checked_seconds(timeout)
+        left = Countdown(None if seconds is None or seconds < 0 else seconds)
         ready = self._polled.poll(0, maxevents)
         while not ready:
             seconds = left.seconds()

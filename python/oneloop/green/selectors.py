@@ -15,6 +15,7 @@ from oneloop import _native
 from oneloop.green.hub import Countdown, get_hub, has_hub
 from oneloop.green.parking_selector import select_now
 from oneloop.green.readiness import wait_for_epoll
+from oneloop.green.seconds import checked_seconds
 from oneloop.green.select import poll, select
 
 __implements__ = ["DefaultSelector", "EpollSelector", "PollSelector", "SelectSelector"]
@@ -62,9 +63,13 @@ class EpollSelector(_stock.EpollSelector):
         """Like `selectors.BaseSelector.select`.
 
         Raises:
+            TypeError: the timeout is no number.
+            ValueError: the timeout is NaN.
+            OverflowError: the timeout is more than 292 years.
             BlockingSwitchOutError: called in a coroutine or a callback that may not block, and it would have to wait.
         """
-        left = Countdown(None if timeout is None else max(timeout, 0))
+        # The standard library's multiplies: a Fraction is a number of seconds, a Decimal is none.
+        left = Countdown(None if timeout is None else 0 if timeout <= 0 else checked_seconds(timeout * 1.0))
         if getattr(asyncio._get_running_loop(), "_selector", None) is self:
             # A loop that waits with its own selector is not a coroutine or callback, so it may wait here.
             return _native.call_hidden(_select_for_loop, self, left)

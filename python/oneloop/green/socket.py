@@ -7,7 +7,6 @@ are not defined here come from the standard library's module.
 from __future__ import annotations
 
 import builtins
-import operator
 import os
 import select as _select
 import socket as _stock
@@ -22,6 +21,7 @@ from oneloop.green import selectors as _selectors
 from oneloop.green.hub import Countdown, has_hub, sleep
 from oneloop.green.readiness import note_closing, wait_for_any
 from oneloop.green.resolver import is_numeric, resolver_here
+from oneloop.green.seconds import checked_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ _originals: dict[str, Any] = dict(vars(_stock))
 _GLOBAL_DEFAULT_TIMEOUT: Any = _originals["_GLOBAL_DEFAULT_TIMEOUT"]
 _poll = _select.poll
 
-_LONGEST_S = 2**63 / 1e9
+_SHORTEST_S = 1e-9
 _FULL_BACKLOG_PAUSE_S = 0.01
 
 
@@ -112,13 +112,12 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
             TypeError: the timeout is not a number.
         """
         if value is not None:
-            value = value if isinstance(value, float) else float(operator.index(value))
-            if value != value:
-                raise ValueError("Invalid value NaN (not a number)")
-            if value >= _LONGEST_S:
-                raise OverflowError("timestamp too large to convert to C PyTime_t")
+            value = float(checked_seconds(value))
             if value < 0:
                 raise ValueError("Timeout value out of range")
+            if value:
+                # Shorter ones would count as 0, with which methods raise BlockingIOError.
+                value = max(value, _SHORTEST_S)
         super().setblocking(False)
         self._timeout_s = value
 
@@ -245,6 +244,9 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
                 return method(*args)
             except BlockingIOError:
                 if self._timeout_s == 0.0 or flags & _stock.MSG_DONTWAIT:
+                    raise
+                if flags & _stock.MSG_ERRQUEUE and self._timeout_s is None and self.family != _stock.AF_UNIX:
+                    # The kernel does not wait for errors (recv(2)); a Unix socket has none, and waits for data.
                     raise
             if for_writing and self.family == _stock.AF_UNIX and _is_ready(self, _select.POLLOUT):
                 # The receiver's queue is full. The kernel tells nobody who is not connected to it (unix(7)).

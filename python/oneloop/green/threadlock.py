@@ -18,7 +18,6 @@ import sys
 from _thread import _local
 from _thread import allocate_lock as _allocate
 from _thread import get_ident as _thread_ident
-from threading import TIMEOUT_MAX
 from threading import main_thread as _main_thread
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,6 +25,7 @@ from greenlet import getcurrent
 
 from oneloop import _native
 from oneloop.green.hub import Waiter, get_hub, has_hub
+from oneloop.green.seconds import checked_seconds
 from oneloop.green.steps import may_block
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class LockType(_native.LockCore):
         blocking = blocking is None or bool(blocking)
         timeout = -1 if timeout is None else timeout
         if timeout != -1 or not blocking:
-            _check_timeout(blocking, timeout)
+            timeout = _checked_timeout(blocking, timeout)
         if not blocking:
             return 0
         return None if timeout == -1 else timeout
@@ -159,16 +159,14 @@ class ImportLock(LockType):
     blocks_loop = True
 
 
-def _check_timeout(blocking: bool, timeout: float) -> None:
-    if not isinstance(timeout, (int, float)):
-        raise TypeError(f"'{type(timeout).__name__}' object cannot be interpreted as a number of seconds")
+def _checked_timeout(blocking: bool, timeout: Any) -> float:
+    timeout_s = checked_seconds(timeout)
     if not blocking:
-        if timeout != -1:
+        if timeout_s != -1:
             raise ValueError("can't specify a timeout for a non-blocking call")
-    elif timeout < 0:
+    elif timeout_s < 0 and timeout_s != -1:
         raise ValueError("timeout value must be a non-negative number")
-    elif timeout > TIMEOUT_MAX:
-        raise OverflowError("timeout value is too large")
+    return timeout_s
 
 
 class RLock(_native.ReentrantCore):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 import time as _stock
 from typing import Any
 
 from oneloop.green.hub import sleep as _sleep
+from oneloop.green.seconds import checked_seconds
 from oneloop.green.threadlock import may_park
 
 __implements__ = ["sleep"]
@@ -19,12 +19,12 @@ def sleep(seconds: float, /) -> None:
     In an OS thread without a hub, it blocks the thread.
 
     Raises:
-        ValueError: `seconds` is negative.
+        ValueError: `seconds` is negative or NaN.
+        OverflowError: `seconds` is more than 292 years.
         TypeError: `seconds` is not a number.
         BlockingSwitchOutError: called in a coroutine that may not block; use `await asyncio.sleep()` there.
     """
-    if not hasattr(seconds, "__float__"):
-        seconds = operator.index(seconds)  # type: ignore[arg-type]
+    seconds = checked_seconds(seconds)
     if seconds < 0:
         raise ValueError("sleep length must be non-negative")
     if may_park():

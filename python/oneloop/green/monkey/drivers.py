@@ -53,6 +53,8 @@ _KNOWN = {
     "multiprocessing.popen_forkserver": (_PROCESSES, "adapt_start"),
     "multiprocessing.popen_spawn_posix": (_PROCESSES, "adapt_start"),
     "multiprocessing.managers": (_PROCESSES, "adapt_managers"),
+    "multiprocessing.queues": (_PROCESSES, "adapt_queues"),
+    "multiprocessing.resource_sharer": (_PROCESSES, "adapt_sharer"),
     "multiprocessing.synchronize": (_PROCESSES, "adapt_locks"),
     "multiprocessing.util": (_PROCESSES, "adapt_util"),
 }

@@ -21,6 +21,7 @@ from oneloop.green.blocking import blocking, may_wait
 from oneloop.green.hub import Countdown
 from oneloop.green.local import local
 from oneloop.green.socket import socket
+from oneloop.green.threadlock import LockType
 from oneloop.green.time import sleep
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ __all__ = [
     "adapt_locks",
     "adapt_managers",
     "adapt_popen",
+    "adapt_queues",
+    "adapt_sharer",
     "adapt_start",
     "adapt_util",
 ]
@@ -256,6 +259,34 @@ def adapt_forkserver(module: Any) -> None:
         return read(fd)
 
     module.read_signed = read_green
+
+
+def adapt_queues(module: Any) -> None:
+    """Adapt `multiprocessing.queues`: `JoinableQueue.put` takes its locks in another order.
+
+    One of them is an OS thread's, the other is another process's, for which a green thread is parked. It must not hold
+    the first one then: the next green thread that puts would stop the OS thread for good.
+    """
+
+    def put(self: Any, obj: object, block: bool = True, timeout: float | None = None) -> None:
+        if self._closed:
+            raise ValueError(f"Queue {self!r} is closed")
+        if not self._sem.acquire(block, timeout):
+            raise module.Full
+        with self._cond, self._notempty:
+            if self._thread is None:
+                self._start_thread()
+            self._buffer.append(obj)
+            self._unfinished_tasks.release()
+            self._notempty.notify()
+
+    put.__qualname__ = "JoinableQueue.put"
+    module.JoinableQueue.put = put
+
+
+def adapt_sharer(module: Any) -> None:
+    """Adapt `multiprocessing.resource_sharer`: its `stop` holds a lock while it is parked."""
+    module._resource_sharer._lock = LockType()
 
 
 def adapt_executor(module: Any) -> None:

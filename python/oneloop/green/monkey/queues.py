@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oneloop.green.queue import SimpleQueue as _SimpleQueue
+from oneloop.green.seconds import checked_seconds
 from oneloop.green.steps import is_in_green_thread, wait_here
 from oneloop.green.threadlock import let_others_go
 from oneloop.green.timeout import Timeout
@@ -42,11 +43,15 @@ class SimpleQueue(_SimpleQueue[Any]):
 
         Raises:
             queue.Empty: there is no item, and `block` is false or the timeout expired.
-            ValueError: the timeout is negative.
+            TypeError: the timeout is no number.
+            ValueError: the timeout is negative or NaN.
+            OverflowError: the timeout is more than 292 years.
             BlockingSwitchOutError: called in a coroutine that may not block, and it would have to wait.
         """
-        if block and timeout is not None and float(timeout) < 0:
-            raise ValueError("'timeout' must be a non-negative number")
+        if block and timeout is not None:
+            timeout = timeout if isinstance(timeout, Timeout) else checked_seconds(timeout)
+            if float(timeout) < 0:
+                raise ValueError("'timeout' must be a non-negative number")
         if block and not is_in_green_thread():
             if self.empty():
                 return wait_here(super().get, block, timeout)
