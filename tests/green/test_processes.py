@@ -196,6 +196,34 @@ def test_descriptors_that_cannot_be_read_or_written() -> None:
     assert int(out) >= 40
 
 
+def test_a_default_timeout_leaves_descriptors_as_they_are() -> None:
+    out = patched("""
+        import multiprocessing, os, socket, threading, time
+
+        # Only a thread with a hub asks what a descriptor is.
+        time.sleep(0)
+        ours, theirs = socket.socketpair()
+        number = ours.detach()
+        socket.setdefaulttimeout(60)
+        for blocking in (True, False):
+            os.set_blocking(number, blocking)
+            assert os.write(number, bytes(5000)) == 5000
+            print(os.get_blocking(number))
+
+        # Asked while it waits.
+        ours, theirs = multiprocessing.Pipe()
+
+        def send():
+            for number in range(3):
+                time.sleep(0.001)
+                theirs.send(number)
+
+        threading.Thread(target=send).start()
+        print([ours.recv() for _ in range(3)])
+    """)
+    assert out.splitlines() == ["True", "False", "[0, 1, 2]"]
+
+
 def test_a_queue_that_can_be_joined() -> None:
     """A green thread that waits for the lock of other processes keeps no other one from putting."""
     out = patched("""

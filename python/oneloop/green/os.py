@@ -14,6 +14,7 @@ import socket as _socket
 import stat
 import weakref
 from collections import OrderedDict
+from contextlib import contextmanager
 from select import PIPE_BUF
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +26,7 @@ from oneloop.green.readiness import note_closing
 from oneloop.green.socket import cancel_wait_ex, is_blocking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from oneloop.green.hub import Hub
 
@@ -128,7 +129,6 @@ def read(fd: int, length: int, /) -> bytes:
         OSError: as `os.read`.
     """
     if type(length) is int and length <= 0:
-        # Nothing to wait for.
         return _read(fd, length)
     return _call(fd, False, _read, fd, length)
 
@@ -136,7 +136,6 @@ def read(fd: int, length: int, /) -> bytes:
 def readv(fd: int, buffers: Any, /) -> int:
     """Like `os.readv`; see `read`."""
     if not _size(buffers, writable=True):
-        # Nothing to wait for.
         return _readv(fd, buffers)
     return _call(fd, False, _readv, fd, buffers)
 
@@ -296,7 +295,7 @@ def _fails_at_once(fd: int, for_writing: bool) -> bool:
         return True
     mode = _stock.fstat(fd).st_mode
     if stat.S_ISSOCK(mode):
-        with _socket.socket(fileno=_stock.dup(fd)) as known:
+        with _as_socket(fd) as known:
             return bool(known.getsockopt(_socket.SOL_SOCKET, _socket.SO_ACCEPTCONN))
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         return False
@@ -323,8 +322,20 @@ def _is_stream(fd: int) -> bool:
     mode = _stock.fstat(fd).st_mode
     if not stat.S_ISSOCK(mode):
         return stat.S_ISFIFO(mode)
-    with _socket.socket(fileno=_stock.dup(fd)) as known:
+    with _as_socket(fd) as known:
         return bool(known.type == _socket.SOCK_STREAM)
+
+
+@contextmanager
+def _as_socket(fd: int) -> Iterator[_socket.socket]:
+    """A socket object for a descriptor, which stays in the mode in which it is."""
+    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    with _socket.socket(fileno=_stock.dup(fd)) as known:
+        if known.gettimeout() is not None:
+            # The program has set a default, for which the object has made the descriptor non-blocking.
+            known.settimeout(None)
+            fcntl.fcntl(fd, fcntl.F_SETFL, flags)
+        yield known
 
 
 def make_nonblocking(fd: int) -> bool | None:
